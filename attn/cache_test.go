@@ -86,7 +86,7 @@ func TestAppend(t *testing.T) {
 func TestAppendThenDecode(t *testing.T) {
 	for _, page := range []int{0, 8} {
 		p, whole := cached(attn.F16, page, 9, 9)
-		k, v := rows(9, 3, .5), rows(9, 2, -7)
+		k, v := rows(9, 3, 0.5), rows(9, 2, -7)
 		whole.KLen = []int32{0, 0}
 		if err := p.Append(whole, k, v); err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func TestAppendThenDecode(t *testing.T) {
 		}
 		for _, a := range []*attn.Args{whole, grown} {
 			for i := range a.Q.Data {
-				a.Q.Data[i] = .1 * float32(i)
+				a.Q.Data[i] = 0.1 * float32(i)
 			}
 			forward(t, p, a)
 		}

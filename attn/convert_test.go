@@ -122,7 +122,7 @@ func TestInt8(t *testing.T) {
 		x.Read(got, 1, 2, 1)
 		step := float64(top) / 127
 		for c, v := range row {
-			if err := math.Abs(float64(v) - float64(got[c])); !(err <= step*(.5+1e-5)) {
+			if err := math.Abs(float64(v) - float64(got[c])); !(err <= step*(0.5+1e-5)) {
 				t.Errorf("%v comes back as %v: a step is %v", v, got[c], step)
 			}
 			if max(v, -v) == top && !(math.Abs(float64(v)-float64(got[c])) <= 1e-7*float64(top)) {

@@ -116,7 +116,7 @@ func ExampleBlockSparse() {
 // Scores of 0 and log 3 have weights 1:3. At half the temperature the weights are 1:9. In the
 // limits the larger score takes all the weight, or both take half.
 func Example_temperature() {
-	for _, temp := range []float64{1, .5, attn.Frozen, math.Inf(1)} {
+	for _, temp := range []float64{1, 0.5, attn.Frozen, math.Inf(1)} {
 		p := one(1, 2)
 		p.Score.Temp = temp
 		a := &attn.Args{Q: column(1), K: column(0, float32(math.Log(3))), V: column(0, 1)}

@@ -36,8 +36,8 @@ func TestRopeByHand(t *testing.T) {
 		x    []float32
 		want []float64
 	}{ // position 2 rotates the first pair by 2, the second by 2/100
-		{attn.RopeInterleaved, []float32{1, 0, 1, 0}, []float64{-.41614684, .90929743, .99980001, .01999867}},
-		{attn.RopeHalves, []float32{1, 1, 0, 0}, []float64{-.41614684, .99980001, .90929743, .01999867}},
+		{attn.RopeInterleaved, []float32{1, 0, 1, 0}, []float64{-0.41614684, 0.90929743, 0.99980001, 0.01999867}},
+		{attn.RopeHalves, []float32{1, 1, 0, 0}, []float64{-0.41614684, 0.99980001, 0.90929743, 0.01999867}},
 	} {
 		for i, got := range turned(c.rope, 2, c.x...) {
 			if !(math.Abs(float64(got)-c.want[i]) <= 6e-8) {

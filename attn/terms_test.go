@@ -45,9 +45,9 @@ func TestALiBiWeights(t *testing.T) {
 		Score: attn.Score{Terms: attn.TermALiBi}, Want: attn.WantWeights,
 	}
 	a := call(p)
-	a.Terms.Slopes[0] = .5
+	a.Terms.Slopes[0] = 0.5
 	forward(t, p, a)
-	for j, want := range []float64{.10153632, .1674051, .27600434, .45505423} {
+	for j, want := range []float64{0.10153632, 0.1674051, 0.27600434, 0.45505423} {
 		if got := a.Stats.Weights.Row(0, 3, 0)[j]; !(math.Abs(float64(got)-want) <= 1e-7) {
 			t.Errorf("key %d weighs %v, want %v", j, got, want)
 		}
@@ -128,7 +128,7 @@ func TestT5Bias(t *testing.T) {
 }
 
 func TestDerivedNumbers(t *testing.T) {
-	if got := attn.FreeEnergy(2, .5); got != -1 {
+	if got := attn.FreeEnergy(2, 0.5); got != -1 {
 		t.Errorf("free energy %v, want -1", got)
 	}
 	if got := attn.EffectiveKeys(float32(math.Log(7))); !(math.Abs(float64(got)-7) <= 1e-6) {

@@ -6,7 +6,7 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// An Activation is a function of every element.
+// An Activation is a function of each element.
 type Activation uint8
 
 // Activations.
@@ -16,7 +16,7 @@ const (
 	SiLU                   // x / (1 + exp(-x)) = x (1 + tanh(x/2)) / 2
 )
 
-// Params are none.
+// Params returns nil.
 func (Activation) Params() []*Param { return nil }
 
 // Plan allocates.
@@ -35,15 +35,15 @@ type activationPass struct {
 	tanh []tanh
 }
 
-// slope and cubic make the argument of GELU's tanh: slope (x + cubic x^3).
+// The argument of GELU's tanh is slope (x + cubic x^3).
 const cubic = 0.044715
 
 var slope = math.Sqrt(2 / math.Pi)
 
-// argument returns the argument of the tanh, as a function of x, and its derivative.
+// argument returns the argument of the tanh as a function of x, and its derivative.
 func (f Activation) argument(x float32) (z, dz float32) {
 	if f == SiLU {
-		return x / 2, .5
+		return x / 2, 0.5
 	}
 	square := x * x
 	return float32(slope) * (x + float32(cubic*square*x)), float32(slope) * (1 + float32(3*cubic*square))
@@ -60,7 +60,7 @@ func (p *activationPass) forwardRows(worker, task int) {
 		}
 		t := p.tanhs(worker, x)
 		for c, x := range x {
-			y[c] = .5 * x * (1 + t[c])
+			y[c] = 0.5 * x * (1 + t[c])
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (p *activationPass) backwardRows(worker, task int) {
 		t := p.tanhs(worker, x)
 		for c, x := range x {
 			_, dz := p.f.argument(x)
-			dx[c] = dy[c] * (.5*(1+t[c]) + .5*x*dz*(1-t[c]*t[c]))
+			dx[c] = dy[c] * (0.5*(1+t[c]) + 0.5*x*dz*(1-t[c]*t[c]))
 		}
 	}
 }
@@ -94,7 +94,7 @@ func (p *activationPass) tanhs(worker int, x []float32) []float32 {
 	return t.edit.P[:len(x)]
 }
 
-// tanh computes the hyperbolic tangents of a row, by the loop that softcaps scores.
+// tanh computes the hyperbolic tangents of a row with the loop that softcaps scores.
 type tanh struct {
 	ops  *asm.Ops
 	edit asm.Edit
@@ -107,11 +107,11 @@ func newTanh(ops *asm.Ops, n int) tanh {
 	return tanh{ops, asm.Edit{Panel: panel, Scale: 1}}
 }
 
-// Gated is a layer whose elements are two others' multiplied: y = a(x) b(x). SwiGLU is
+// Gated multiplies the outputs of two layers element by element: y = a(x) b(x). SwiGLU is
 // Gated{Chain{w1, SiLU}, w2}.
 type Gated struct{ A, B Layer }
 
-// Params are those of both.
+// Params returns the parameters of both.
 func (g Gated) Params() []*Param { return append(g.A.Params(), g.B.Params()...) }
 
 // Plan plans both.

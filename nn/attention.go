@@ -9,29 +9,28 @@ import (
 
 // Attention is multi-head attention with its projections:
 //
-//	q = x W_Q    k = m W_K    v = m W_V      each row of Heads (k and v: KVHeads) parts, one a head
+//	q = x W_Q    k = m W_K    v = m W_V      a row of q has Heads heads, of k and v KVHeads
 //	o_h = attention(q_h, k_g, v_g)           g = h / (Heads / KVHeads)
 //	y = concat(o_h) W_O = Σ_h o_h W_O^h
 //
-// m is x itself, or in cross-attention rows of something else (On.Memory). Heads are never copied
-// apart: a head is a view of the columns it has. The kernel is an argument (On), and so a layer
-// says what a kernel is worth in it.
+// m is x, or On.Memory in cross-attention. A head is a view of its columns, so heads are never
+// copied. The kernel is an argument (On): a layer can be run, and compared, on any kernel.
 type Attention struct {
-	Name           string // its parameters' names begin with it
+	Name           string // the prefix of its parameters' names
 	Q, K, V, Out   *Linear
-	QKV            *Linear // whose columns Q, K and V are, after Fuse; else nil
+	QKV            *Linear // after Fuse: the matrix whose columns are Q, K and V; else nil
 	Heads, KVHeads int
 	Cross          bool // m is On.Memory
 	Mask           attn.Mask
 	Score          attn.Score
-	Terms          attn.Operands // of Score: slopes, tables of rotations
+	Terms          attn.Operands // operands of Score: slopes, tables of rotations
 	Linear         *attn.Linear  // linear attention of this kind; nil: softmax
 }
 
-// NewAttention makes one that takes and returns rows of dim.
+// NewAttention returns attention that takes and returns rows of dim numbers.
 func NewAttention(name string, dim, heads, kvHeads int, bias bool, r *rand.Rand) (*Attention, error) {
 	if heads < 1 || kvHeads < 1 || heads%kvHeads != 0 || dim%heads != 0 {
-		return nil, fmt.Errorf("nn: %s: %d heads, %d of keys, in rows of %d: the heads must divide the row, and the heads of keys the heads", name, heads, kvHeads, dim)
+		return nil, fmt.Errorf("nn: %s: %d heads, %d key heads, rows of %d: the heads must divide the row, and the key heads the heads", name, heads, kvHeads, dim)
 	}
 	kv := dim / heads * kvHeads
 	return &Attention{
@@ -40,11 +39,12 @@ func NewAttention(name string, dim, heads, kvHeads int, bias bool, r *rand.Rand)
 	}, nil
 }
 
-// Fuse makes W_Q, W_K and W_V columns of one matrix, [dim][dq + dk + dv], and so their biases: one
-// product of QKV instead of three. The numbers stay, and Q, K and V are views of them from now on:
-// what is trained and saved is QKV. Outputs have the same bits as before, and so have gradients of
-// weights; that by x is added up in another order. Cross-attention cannot be fused, as its
-// projections are of different rows.
+// Fuse makes W_Q, W_K and W_V columns of one matrix, [dim][dq + dk + dv], and likewise their
+// biases, so that one product replaces three. The numbers stay. Q, K and V become views of QKV,
+// which is trained and saved from then on.
+//
+// Outputs and gradients of weights keep their bits; the gradient of x is added up in another order.
+// Cross-attention cannot be fused, because its projections apply to different rows.
 func (l *Attention) Fuse() {
 	l.QKV = &Linear{W: join(l.Name+".qkv.w", l.Q.W, l.K.W, l.V.W)}
 	if l.Q.B != nil {
@@ -52,7 +52,7 @@ func (l *Attention) Fuse() {
 	}
 }
 
-// join makes parameters columns of a new one.
+// join returns a new parameter whose columns are those of parts, and makes the parts views of it.
 func join(name string, parts ...*Param) *Param {
 	rows, cols := parts[0].W.Rows, 0
 	for _, p := range parts {
@@ -71,7 +71,7 @@ func join(name string, parts ...*Param) *Param {
 	return all
 }
 
-// Params are those of the projections.
+// Params returns the parameters of the projections.
 func (l *Attention) Params() []*Param {
 	if l.QKV != nil {
 		return Chain{l.QKV, l.Out}.Params()
@@ -79,16 +79,16 @@ func (l *Attention) Params() []*Param {
 	return Chain{l.Q, l.K, l.V, l.Out}.Params()
 }
 
-// projections are the passes of an Attention's products, and how many columns they make.
+// projections are the passes of an Attention's products, with the numbers of their columns.
 type projections struct {
 	q, k, v    Pass
-	all        Pass // instead of these three, if they are fused
+	all        Pass // replaces q, k and v if they are fused
 	out        Pass
-	dq, dk, dv int
-	joined     int // columns that out takes
+	dq, dk, dv int // columns of q, k and v
+	joined     int // columns of out's input
 }
 
-// of are the queries of x, and the keys and values of m.
+// of returns the queries of x, and the keys and values of m.
 func (p *projections) of(x, m Mat) (q, k, v Mat) {
 	if p.all != nil {
 		return p.columns(p.all.Forward(x))
@@ -96,16 +96,16 @@ func (p *projections) of(x, m Mat) (q, k, v Mat) {
 	return p.q.Forward(x), p.k.Forward(m), p.v.Forward(m)
 }
 
-// columns are those of queries, keys and values in a matrix of all three.
+// columns returns the columns of queries, keys and values in a matrix of all three.
 func (p *projections) columns(m Mat) (q, k, v Mat) {
 	return m.Part(0, m.Rows, 0, p.dq), m.Part(0, m.Rows, p.dq, p.dk), m.Part(0, m.Rows, p.dq+p.dk, p.dv)
 }
 
-// project plans the products, of inputs x and m.
+// project plans the products for inputs of shapes x and m.
 func (l *Attention) project(on On, x, m Shape) (p projections, err error) {
 	p = projections{dq: l.Q.W.W.Cols, dk: l.K.W.W.Cols, dv: l.V.W.W.Cols, joined: l.Out.W.W.Rows}
 	if p.dq%l.Heads != 0 || p.dk%l.KVHeads != 0 || p.dv%l.KVHeads != 0 || p.dv/l.KVHeads*l.Heads != p.joined {
-		return p, fmt.Errorf("%w: %s has %d heads, %d of keys, in rows of %d, %d and %d, and joins rows of %d", ErrShape, l.Name, l.Heads, l.KVHeads, p.dq, p.dk, p.dv, p.joined)
+		return p, fmt.Errorf("%w: %s has %d heads, %d key heads, rows of %d (q), %d (k), %d (v) and %d (o): want heads that divide these rows, and rows of o that are the heads' values", ErrShape, l.Name, l.Heads, l.KVHeads, p.dq, p.dk, p.dv, p.joined)
 	}
 	type product struct {
 		to   *Pass
@@ -117,7 +117,7 @@ func (l *Attention) project(on On, x, m Shape) (p projections, err error) {
 	case l.QKV == nil:
 		products = append(products, product{&p.q, l.Q, x}, product{&p.k, l.K, m}, product{&p.v, l.V, m})
 	case l.Cross:
-		return p, fmt.Errorf("nn: %s: the projections of cross-attention are of different rows: do not Fuse them", l.Name)
+		return p, fmt.Errorf("nn: %s: the projections of cross-attention apply to different rows: do not Fuse them", l.Name)
 	default:
 		products = append(products, product{&p.all, l.QKV, x})
 	}
@@ -129,22 +129,22 @@ func (l *Attention) project(on On, x, m Shape) (p projections, err error) {
 	return p, nil
 }
 
-// memory is the shape of m, if that of x is in.
+// memory returns the shape of m for an input x of shape in.
 func (l *Attention) memory(on On, in Shape) (Shape, error) {
 	if !l.Cross {
 		return in, nil
 	}
 	if on.Memory == nil {
-		return in, fmt.Errorf("nn: %s: cross-attention looks at On.Memory, and there is none: plan it with the rows of an encoder", l.Name)
+		return in, fmt.Errorf("nn: %s: cross-attention without On.Memory: set it to the rows of an encoder", l.Name)
 	}
 	m := on.Memory.W
 	if in.Batch < 1 || m.Rows%in.Batch != 0 {
-		return in, fmt.Errorf("%w: %s: On.Memory of %v is not %d sequences one after another", ErrShape, l.Name, m, in.Batch)
+		return in, fmt.Errorf("%w: %s: On.Memory of %v, want rows of %d sequences of one length", ErrShape, l.Name, m, in.Batch)
 	}
 	return Shape{in.Batch, m.Rows / in.Batch, m.Cols}, nil
 }
 
-// problem is what the kernel is asked, with queries and keys of so many rows.
+// problem returns the kernel's problem for the given numbers of queries and keys.
 func (l *Attention) problem(p *projections, batch, queries, keys int) attn.Problem {
 	problem := attn.Problem{
 		Batch: batch, SeqQ: queries, SeqKV: keys, HeadsQ: l.Heads, HeadsKV: l.KVHeads, Dim: p.dk / l.KVHeads, DimV: p.dv / l.KVHeads, Mask: l.Mask, Score: l.Score,
@@ -158,8 +158,8 @@ func (l *Attention) problem(p *projections, batch, queries, keys int) attn.Probl
 	return problem
 }
 
-// Plan plans the projections and the kernel. What it returns is an *AttentionPass, or, if On has
-// caches, a pass that goes on where its last call ended.
+// Plan plans the projections and the kernel. It returns an *AttentionPass, or, if On has Caches, a
+// pass that continues where its last call ended.
 func (l *Attention) Plan(on On, in Shape) (Pass, int, error) {
 	memory, err := l.memory(on, in)
 	if err != nil {
@@ -198,8 +198,8 @@ func (l *Attention) Plan(on On, in Shape) (Pass, int, error) {
 	return p, dim, nil
 }
 
-// heads is m, whose rows are sequences one after another, as an operand with so many heads in a
-// row.
+// heads returns m as an operand with n heads in each row. The rows of m are sequences one after
+// another.
 func heads(m Mat, batch, n int) attn.Tensor {
 	seq := m.Rows / batch
 	return attn.Tensor{Data: m.Data, B: batch, S: seq, H: n, D: m.Cols / n, SB: seq * m.Stride, SS: m.Stride, SH: m.Cols / n}
@@ -211,12 +211,12 @@ type AttentionPass struct {
 	*adder
 	layer      *Attention
 	batch      int
-	memory     *Param // of cross-attention
+	memory     *Param // On.Memory, for cross-attention
 	plan       attn.Differentiable
-	o          Mat // heads side by side
+	o          Mat // outputs of the heads, side by side
 	lse        attn.Tensor
-	gq, gk, gv Mat // gradients of queries, keys, values
-	gqkv       Mat // whose columns these are, if they are fused
+	gq, gk, gv Mat // gradients of queries, keys and values
+	gqkv       Mat // the matrix whose columns they are, if the projections are fused
 	a          attn.Args
 	g          attn.Grads
 }
@@ -238,7 +238,7 @@ func (p *AttentionPass) Forward(x Mat) Mat {
 	return p.out.Forward(o)
 }
 
-// Backward runs it back. The gradient by the rows of On.Memory is added to that of others.
+// Backward runs the layer backward. In cross-attention it adds to the gradient of On.Memory.
 func (p *AttentionPass) Backward(dy Mat) Mat {
 	l, gq, gk, gv := p.layer, p.gq.First(dy.Rows), p.gk.First(p.a.K.B*p.a.K.S), p.gv.First(p.a.V.B*p.a.V.S)
 	p.g.Out, p.g.Q = heads(p.out.Backward(dy), p.batch, l.Heads), heads(gq, p.batch, l.Heads)

@@ -7,33 +7,40 @@ import (
 	"attnlab/attn"
 )
 
-// Config says what a stack of transformer blocks is like. Its zero values are the plain case.
+// Config describes a stack of transformer blocks. The zero value of a field is the plain case.
 type Config struct {
 	Layers  int
-	Dim     int // of a row
+	Dim     int // numbers of a row
 	Heads   int
 	KVHeads int // 0: Heads
-	Hidden  int // of the feed-forward layer; 0: 4 Dim
+	Hidden  int // numbers of a hidden row of the feed-forward layer; 0: 4 Dim
 
-	PostNorm bool // a norm behind every sum, as in the first transformers; else before every layer, and one at the end
-	RMS      bool // norms of root mean squares instead of layer norms
-	Gated    bool // feed-forward by SwiGLU; else by Act
-	Act      Activation
-	Bias     bool    // in the linear layers
-	Dropout  float64 // of what attention and feed-forward add
-	Noise    *Noise  // for Dropout
+	// PostNorm puts a norm behind every sum, as in the first transformers. Otherwise there is one
+	// before every layer and one at the end.
+	PostNorm bool
+	RMS      bool       // root-mean-square norms instead of layer norms
+	Gated    bool       // a SwiGLU feed-forward layer; Act is not used
+	Act      Activation // of the feed-forward layer
+	Bias     bool       // biases in the linear layers
+	Dropout  float64    // rate of dropout, on the outputs of attention and feed-forward
+	Noise    *Noise     // for Dropout
 
 	Mask   attn.Mask
 	Score  attn.Score
 	Terms  attn.Operands
 	Linear *attn.Linear // linear attention; nil: softmax
 	Fused  bool         // queries, keys and values in one product: see Attention.Fuse
-	Cross  bool         // between attention and feed-forward, cross-attention of all rows with all of On.Memory: a decoder's blocks beside an encoder
 
-	Experts, Top int // a mixture of so many feed-forward layers, of which a row sees Top; 0: one
+	// Cross adds cross-attention with all of On.Memory between attention and feed-forward, for the
+	// blocks of a decoder beside an encoder.
+	Cross bool
+
+	// Experts is the number of feed-forward layers in a mixture, and Top the number of them that
+	// each row uses. Experts 0 means a single layer without a gate.
+	Experts, Top int
 }
 
-// NewStack makes the blocks, and the norm behind them where each has its own before.
+// NewStack returns the blocks, followed by a norm unless PostNorm is set.
 func NewStack(name string, c Config, r *rand.Rand) (Chain, error) {
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
@@ -42,7 +49,7 @@ func NewStack(name string, c Config, r *rand.Rand) (Chain, error) {
 		c.Hidden = 4 * c.Dim
 	}
 	if c.Dropout < 0 || c.Dropout >= 1 || c.Dropout > 0 && c.Noise == nil {
-		return nil, fmt.Errorf("nn: %s: a dropout of %v: want a part below 1, and Noise, which says when the model trains", name, c.Dropout)
+		return nil, fmt.Errorf("nn: %s: a dropout of %v, want 0 or more and below 1, and a Noise, which tells it when the model trains", name, c.Dropout)
 	}
 	var all Chain
 	for i := range c.Layers {
@@ -58,8 +65,8 @@ func NewStack(name string, c Config, r *rand.Rand) (Chain, error) {
 	return all, nil
 }
 
-// newBlock is attention, cross-attention if there is any, and feed-forward, each added to what
-// comes in:
+// newBlock returns attention, cross-attention if the config has it, and feed-forward, each added to
+// its input:
 //
 //	norm first:  x + f(norm(x))        norm behind:  norm(x + f(x))
 func newBlock(name string, c Config, number int, r *rand.Rand) (Chain, error) {
@@ -107,7 +114,7 @@ func (c *Config) norm(name string) Layer {
 	return NewLayerNorm(name, c.Dim)
 }
 
-// feedForward is one layer, or a mixture of them.
+// feedForward returns a feed-forward layer, or a mixture of several.
 func (c *Config) feedForward(name string, r *rand.Rand) (Layer, error) {
 	one := func(name string) Layer {
 		up, down := NewLinear(name+".up", c.Dim, c.Hidden, c.Bias, r), NewLinear(name+".down", c.Hidden, c.Dim, c.Bias, r)

@@ -7,19 +7,22 @@ import (
 	"attnlab/attn"
 )
 
-// Caches makes layers go on where their last call ended: every Attention that is planned with it
-// (On) keeps what it has seen, so that a call may bring a sequence in chunks of any length, and at
-// last token by token. What is kept is
+// Caches makes layers continue where their last call ended. Every Attention that is planned with it
+// (On) keeps what later rows need, so a sequence may come in chunks of any length, down to single
+// tokens. A layer keeps, for t rows of d numbers:
 //
-//	softmax              keys and values of all rows: a step reads them all, O(t d) at length t, with O(t d layers) memory
-//	linear attention     the state that sums them (attn.Recurrent): O(d^2 layers) work and memory, however long the sequence
-//	cross-attention      keys and values of On.Memory, which are made of it by the first call after none or after Truncate(0)
+//   - softmax: the keys and values of all rows. A step reads them all: O(t d) work, and O(t d)
+//     memory for each layer.
+//   - linear attention: the state that sums them (attn.Recurrent). Work and memory are O(d^2) for
+//     each layer, however long the sequence is.
+//   - cross-attention: the keys and values of On.Memory. The first call computes them, and so does
+//     the first call after Truncate(0).
 //
-// There is no way back from a cache: passes with one have no gradients.
+// A pass with a cache has no gradients.
 type Caches struct {
-	Capacity int        // rows of a sequence that there is room for; a state takes any number
-	Store    attn.DType // of keys and values
-	Page     int        // rows in a page; 0: one page holds all
+	Capacity int        // the most rows of a sequence; a state holds any number
+	Store    attn.DType // the type of stored keys and values
+	Page     int        // rows of a page; 0: one page holds all
 
 	kept []keeper
 }
@@ -27,12 +30,12 @@ type Caches struct {
 // A keeper is a pass that keeps something from call to call.
 type keeper interface {
 	Pass
-	length() int // rows of every sequence that it has seen
+	length() int // rows of every sequence so far
 	truncate(n int)
 	bytes() int
 }
 
-// Len is how many rows of every sequence have been taken in.
+// Len returns the number of rows of every sequence so far.
 func (c *Caches) Len() int {
 	if len(c.kept) == 0 {
 		return 0
@@ -40,30 +43,31 @@ func (c *Caches) Len() int {
 	return c.kept[0].length()
 }
 
-// Truncate forgets all rows but the first n. A state is a sum of rows, of which it can forget only
-// all: for n other than 0, less than there are, linear attention panics.
+// Truncate forgets all rows but the first n. A state is a sum of rows and can only forget all of
+// them: linear attention panics if n is neither 0 nor at least Len.
 func (c *Caches) Truncate(n int) {
 	for _, p := range c.kept {
 		p.truncate(n)
 	}
 }
 
-// Append puts keys and values that were made elsewhere behind those that a layer keeps, the layers
-// being counted in the order in which they were planned: the same number of rows of every sequence,
-// one sequence after the other. To go on from there, all layers must have got as many.
+// Append adds keys and values that were computed elsewhere to a layer's own. Layers are numbered in
+// the order in which they were planned. k and v have the same number of rows for every sequence,
+// one sequence after the other. Append the same number of rows to all layers before the next
+// Forward.
 func (c *Caches) Append(layer int, k, v Mat) error {
 	p, ok := c.kept[layer].(*cachedPass)
 	if !ok {
-		return errors.New("nn: Append puts keys and values behind others, and this layer keeps something else: have it read rows")
+		return errors.New("nn: Append to a layer that does not keep the keys and values of its rows: run Forward on the rows")
 	}
 	if k.Rows%p.batch != 0 || v.Rows != k.Rows || k.Cols != p.dk || v.Cols != p.dv {
-		return fmt.Errorf("%w: %s keeps %d sequences with keys of %d and values of %d, not %v and %v", ErrShape, p.layer.Name, p.batch, p.dk, p.dv, k, v)
+		return fmt.Errorf("%w: %s gets keys %v and values %v, want rows of %d sequences with keys of %d and values of %d", ErrShape, p.layer.Name, k, v, p.batch, p.dk, p.dv)
 	}
 	keys, values := heads(k, p.batch, p.layer.KVHeads), heads(v, p.batch, p.layer.KVHeads)
 	return p.problem.Append(&p.a, &keys, &values)
 }
 
-// Bytes is what all layers keep, when it is full.
+// Bytes returns the size of what all layers keep at full capacity.
 func (c *Caches) Bytes() (n int) {
 	for _, p := range c.kept {
 		n += p.bytes()
@@ -90,18 +94,18 @@ func (c *Caches) plan(l *Attention, on On, made projections, in, memory Shape) (
 	return p, nil
 }
 
-// A stepper is what passes with caches have in common. One plan has the queries of a chunk, the
-// other a single one of every sequence, which kernels answer in another way.
+// A stepper is the common part of passes with caches. It has one plan for the queries of a chunk,
+// and one for a single query of every sequence, which kernels compute on another path.
 type stepper struct {
 	projections
 	layer       *Attention
 	batch       int
 	chunk, step attn.Plan
-	o           Mat // heads side by side
+	o           Mat // outputs of the heads, side by side
 	a           attn.Args
 }
 
-// plans plans the two.
+// plans makes both plans.
 func (s *stepper) plans(on On, chunk, step attn.Problem) (err error) {
 	if s.chunk, err = on.Kernel.Plan(chunk, on.Products.team); err != nil {
 		return err
@@ -110,8 +114,8 @@ func (s *stepper) plans(on On, chunk, step attn.Problem) (err error) {
 	return err
 }
 
-// ask puts rows of queries to the kernel, and says which plan answers them.
-func (s *stepper) ask(q Mat) (plan attn.Plan, o Mat) {
+// prepare sets the operands for rows of queries, and returns the plan for them and their output.
+func (s *stepper) prepare(q Mat) (plan attn.Plan, o Mat) {
 	o = s.o.First(q.Rows)
 	s.a.Q, s.a.Out = heads(q, s.batch, s.layer.Heads), heads(o, s.batch, s.layer.Heads)
 	if q.Rows == s.batch {
@@ -120,7 +124,7 @@ func (s *stepper) ask(q Mat) (plan attn.Plan, o Mat) {
 	return s.chunk, o
 }
 
-// operands are keys and values as the kernel takes them.
+// operands returns keys and values as the kernel's operands.
 func (s *stepper) operands(k, v Mat) (keys, values attn.Tensor) {
 	return heads(k, s.batch, s.layer.KVHeads), heads(v, s.batch, s.layer.KVHeads)
 }
@@ -161,15 +165,15 @@ func (s stepper) planCache(on On, in Shape) (keeper, error) {
 	return p, nil
 }
 
-// Forward appends the keys and values of x and attends to all that are kept. Without room for them
-// it panics: Caches.Len says how many there are.
+// Forward appends the keys and values of x and attends to all that are kept. It panics if there is
+// no room for them: see Caches.Len.
 func (p *cachedPass) Forward(x Mat) Mat {
 	q, k, v := p.of(x, x)
 	p.fresh[0], p.fresh[1] = p.operands(k, v)
 	if err := p.problem.Append(&p.a, &p.fresh[0], &p.fresh[1]); err != nil {
 		panic(fmt.Errorf("nn: %s: %w", p.layer.Name, err))
 	}
-	plan, o := p.ask(q)
+	plan, o := p.prepare(q)
 	plan.Forward(&p.a)
 	return p.out.Forward(o)
 }
@@ -198,7 +202,7 @@ func (p *cachedPass) bytes() (n int) {
 type statePass struct {
 	stepper
 	state []float32
-	rows  int // summed in it, of every sequence
+	rows  int // rows of every sequence in the state
 }
 
 func (s stepper) planState(on On, in Shape) (keeper, error) {
@@ -208,17 +212,17 @@ func (s stepper) planState(on On, in Shape) (keeper, error) {
 	}
 	plan, ok := s.chunk.(attn.Recurrent)
 	if !ok {
-		return nil, errors.New("with this mask and kernel linear attention has no state to go on from: set the mask attn.Causal(), and the kernel linear")
+		return nil, errors.New("linear attention has no state with this mask and kernel: set the mask attn.Causal() and the kernel linear")
 	}
 	return &statePass{stepper: s, state: make([]float32, plan.StateLen())}, nil
 }
 
-// Forward adds the keys and values of x to the state, row by row, and answers each query from what
-// there is with its own row.
+// Forward adds the keys and values of x to the state row by row. The output of a row uses the state
+// that includes the row.
 func (p *statePass) Forward(x Mat) Mat {
 	q, k, v := p.of(x, x)
 	p.a.K, p.a.V = p.operands(k, v)
-	plan, o := p.ask(q)
+	plan, o := p.prepare(q)
 	plan.(attn.Recurrent).Step(&p.a, p.state)
 	p.rows += x.Rows / p.batch
 	return p.out.Forward(o)
@@ -230,7 +234,7 @@ func (p *statePass) truncate(n int) {
 	switch {
 	case n >= p.rows:
 	case n > 0:
-		panic(fmt.Sprintf("nn: %s: a state of %d rows cannot go back to %d of them: only to none", p.layer.Name, p.rows, n))
+		panic(fmt.Sprintf("nn: %s: Truncate(%d) of a state of %d rows, want 0: a state is a sum and cannot forget some rows", p.layer.Name, n, p.rows))
 	default:
 		clear(p.state)
 		p.rows = 0
@@ -239,13 +243,12 @@ func (p *statePass) truncate(n int) {
 
 func (p *statePass) bytes() int { return 4 * len(p.state) }
 
-// A memoryPass keeps keys and values of what cross-attention looks at, which do not change from
-// call to call.
+// A memoryPass keeps the keys and values of On.Memory, which do not change from call to call.
 type memoryPass struct {
 	stepper
 	memory *Param
 	size   int // bytes
-	rows   int // queries seen, of every sequence
+	rows   int // queries of every sequence so far
 }
 
 func (s stepper) planMemory(on On, in, memory Shape) (keeper, error) {
@@ -256,13 +259,13 @@ func (s stepper) planMemory(on On, in, memory Shape) (keeper, error) {
 	return &memoryPass{stepper: s, memory: on.Memory, size: 4 * memory.Rows() * (s.dk + s.dv)}, nil
 }
 
-// Forward attends to what is kept, having made it first if this is the beginning.
+// Forward attends to the kept keys and values. The first call computes them.
 func (p *memoryPass) Forward(x Mat) Mat {
 	if p.rows == 0 {
 		p.a.K, p.a.V = p.operands(p.k.Forward(p.memory.W), p.v.Forward(p.memory.W))
 	}
 	p.rows += x.Rows / p.batch
-	plan, o := p.ask(p.q.Forward(x))
+	plan, o := p.prepare(p.q.Forward(x))
 	plan.Forward(&p.a)
 	return p.out.Forward(o)
 }

@@ -13,7 +13,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// A cache that is given the keys and values of some rows goes on as one that has read these rows.
+// TestCachesAppend checks that a cache that is given the keys and values of some rows continues
+// like one that has read these rows.
 func TestCachesAppend(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 1))
 	l, err := NewAttention("a", 8, 4, 2, false, r)
@@ -67,8 +68,9 @@ func TestCachesAppend(t *testing.T) {
 	}
 }
 
-// What linear attention keeps does not grow; it can begin anew, but not go back, and takes rows
-// alone, under a causal mask, from a kernel that carries a state.
+// TestState checks that the state of linear attention does not grow, and that it can begin again
+// but not go back. It also checks that a state needs a causal mask and a kernel that carries a
+// state.
 func TestState(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 1))
 	l, err := NewAttention("a", 8, 4, 2, false, r)
@@ -89,7 +91,8 @@ func TestState(t *testing.T) {
 		return caches, p
 	}
 	caches, p := plan(10)
-	const state = 4 * 2 * 2 * (2*2 + 2) // bytes of two sequences and two key heads: Σ f(k) v^T and Σ f(k), for 2 columns
+	// Bytes of two sequences and two key heads: Σ f(k) v^T and Σ f(k), for 2 columns.
+	const state = 4 * 2 * 2 * (2*2 + 2)
 	if huge, _ := plan(1 << 40); caches.Bytes() != state || huge.Bytes() != state {
 		t.Errorf("room for 10 rows takes %d bytes, room for 2^40 %d; want %d", caches.Bytes(), huge.Bytes(), state)
 	}
@@ -113,12 +116,12 @@ func TestState(t *testing.T) {
 			t.Errorf("anew, row %d is %v, want %v", i, row, first[i])
 		}
 	}
-	if err := caches.Append(0, NewMat(2, 4), NewMat(2, 4)); err == nil || !strings.Contains(err.Error(), "something else") {
+	if err := caches.Append(0, NewMat(2, 4), NewMat(2, 4)); err == nil || !strings.Contains(err.Error(), "does not keep the keys and values") {
 		t.Errorf("keys behind a state: %v", err)
 	}
 	func() {
 		defer func() {
-			if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "cannot go back to 2") {
+			if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "Truncate(2) of a state of ") {
 				t.Errorf("back to the second row: %v", r)
 			}
 		}()
@@ -130,7 +133,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// Cross-attention makes its keys and values once, at the beginning.
+// TestMemoryOnce checks that cross-attention computes its keys and values once, at the beginning.
 func TestMemoryOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 1))
 	l, err := NewAttention("a", 8, 2, 1, false, r)

@@ -1,9 +1,9 @@
 package nn
 
-// A Chain is layers one after another.
+// A Chain runs layers one after another.
 type Chain []Layer
 
-// Params are those of all layers.
+// Params returns the parameters of all layers.
 func (c Chain) Params() (all []*Param) {
 	for _, l := range c {
 		all = append(all, l.Params()...)
@@ -11,7 +11,7 @@ func (c Chain) Params() (all []*Param) {
 	return all
 }
 
-// Plan plans each layer for what the one before it makes.
+// Plan plans each layer for the output of the one before it.
 func (c Chain) Plan(on On, in Shape) (Pass, int, error) {
 	var p chainPass
 	for _, l := range c {
@@ -40,10 +40,10 @@ func (p chainPass) Backward(dy Mat) Mat {
 	return dy
 }
 
-// A Residual adds what a layer makes of its input to the input: y = x + f(x).
+// A Residual adds a layer's output to its input: y = x + f(x).
 type Residual struct{ Layer }
 
-// Plan plans the layer, which must return rows as wide as it takes.
+// Plan plans the layer, whose output must be as wide as its input.
 func (r Residual) Plan(on On, in Shape) (Pass, int, error) {
 	inner, dim, err := r.Layer.Plan(on, in)
 	if err == nil {
@@ -81,7 +81,7 @@ func newAdder(on On) *adder {
 	return s
 }
 
-// add is to = a + b. Matrix to may be one of them.
+// add computes to = a + b. to may be a or b.
 func (s *adder) add(to, a, b Mat) Mat {
 	s.to, s.a, s.b = to, a, b
 	s.on.Products.eachRow(to.Rows, s.job)

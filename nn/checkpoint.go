@@ -13,18 +13,23 @@ import (
 	"slices"
 )
 
-// A Checkpoint is all that training goes on from: parameters, what the optimiser remembers, and
-// whatever else the training needs, as JSON: the number of the step, the state of its random
-// numbers. Gradients are not in it: a step begins by clearing them.
+// A Checkpoint is everything that training needs to continue: the parameters, the optimiser's
+// state, and other data of the training as JSON, such as the number of the step or the state of its
+// random numbers. Gradients are not included, because a step clears them first.
 //
-// The file is the mark "attnlabC", the length of the head as 8 bytes, lowest first, the head as
-// JSON (names and shapes of the parameters, how many matrices the optimiser has, its steps, the
-// rest), the float32 numbers of the parameters and then of the optimiser, row by row, lowest byte
-// first, and the SHA-256 of all that.
+// A file has these parts:
+//
+//   - the mark "attnlabC"
+//   - the length of the head: 8 bytes, lowest first
+//   - the head as JSON: names and shapes of the parameters, shapes of the optimiser's matrices, its
+//     steps, the other data
+//   - the float32 numbers of the parameters and then of the optimiser, row by row, lowest byte
+//     first
+//   - the SHA-256 of all of this
 type Checkpoint struct {
 	Params    []*Param
 	Optimiser Optimiser
-	Rest      any // a pointer, for Load
+	Rest      any // other data; a pointer, for Load
 }
 
 const checkpointMark = "attnlabC"
@@ -41,7 +46,7 @@ type checkpointShape struct {
 	Rows, Cols int
 }
 
-// head describes what is to be written, or must have been.
+// head returns the head of the file to write or to expect, and the matrices behind it.
 func (c *Checkpoint) head() (checkpointHead, []Mat) {
 	var h checkpointHead
 	var all []Mat
@@ -57,8 +62,8 @@ func (c *Checkpoint) head() (checkpointHead, []Mat) {
 	return h, append(all, memory...)
 }
 
-// Save writes the checkpoint beside path first, and puts it in its place when it is whole: a
-// process that dies meanwhile leaves the last one there.
+// Save writes the checkpoint to a file beside path and renames it to path when it is complete. If
+// the process dies before that, the previous checkpoint stays.
 func (c *Checkpoint) Save(path string) error {
 	h, all := c.head()
 	var err error
@@ -82,7 +87,7 @@ func (c *Checkpoint) Save(path string) error {
 	return replace(path, append(text, sum[:]...))
 }
 
-// replace writes a file beside path, sees it on the disk, and renames it.
+// replace writes a file beside path, syncs it, and renames it to path.
 func replace(path string, text []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -103,8 +108,8 @@ func replace(path string, text []byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// Load reads a checkpoint into parameters, an optimiser and a rest of the same kind. If the file
-// was cut, altered, or written for others, the error says which, and nothing has changed.
+// Load reads a checkpoint into parameters, an optimiser and other data of the same kind. If the
+// file was truncated, altered, or written for others, it returns an error and changes nothing.
 func (c *Checkpoint) Load(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -119,15 +124,15 @@ func (c *Checkpoint) Load(path string) error {
 func (c *Checkpoint) parse(text []byte) error {
 	const begin = len(checkpointMark) + 8
 	if len(text) < begin+sha256.Size || string(text[:len(checkpointMark)]) != checkpointMark {
-		return errors.New("this is no checkpoint, or it was cut off")
+		return errors.New("not a checkpoint, or cut off")
 	}
 	body := text[:len(text)-sha256.Size]
 	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], text[len(body):]) {
-		return errors.New("its checksum is wrong: it was cut off or altered")
+		return errors.New("the checksum is wrong: the file was cut off or altered")
 	}
 	n := binary.LittleEndian.Uint64(body[len(checkpointMark):])
 	if n > uint64(len(body)-begin) {
-		return errors.New("its head is longer than the file")
+		return errors.New("the head is longer than the file")
 	}
 	var h checkpointHead
 	if err := json.Unmarshal(body[begin:][:n], &h); err != nil {
@@ -139,11 +144,11 @@ func (c *Checkpoint) parse(text []byte) error {
 		for at < min(len(h.Params), len(want.Params)) && h.Params[at] == want.Params[at] {
 			at++
 		}
-		return fmt.Errorf("its parameters are not these: there are %d, want %d, and from number %d on they are %v, want %v",
+		return fmt.Errorf("the parameters differ: there are %d, want %d, and number %d is %v, want %v",
 			len(h.Params), len(want.Params), at, h.Params[at:min(at+1, len(h.Params))], want.Params[at:min(at+1, len(want.Params))])
 	}
 	if !slices.Equal(h.Memory, want.Memory) {
-		return errors.New("it is of another optimiser")
+		return errors.New("the checkpoint has another optimiser")
 	}
 	numbers := body[begin+int(n):]
 	size := 0
@@ -151,7 +156,7 @@ func (c *Checkpoint) parse(text []byte) error {
 		size += 4 * m.Rows * m.Cols
 	}
 	if len(numbers) != size {
-		return fmt.Errorf("it has %d bytes of numbers, want %d", len(numbers), size)
+		return fmt.Errorf("the file has %d bytes of numbers, want %d", len(numbers), size)
 	}
 	if c.Rest != nil {
 		if err := json.Unmarshal(h.Rest, c.Rest); err != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// What was saved is loaded, and training goes on from it as if nothing had happened.
+// TestCheckpoint checks that training continues from a loaded checkpoint as if it had not been
+// interrupted.
 func TestCheckpoint(t *testing.T) {
 	type rest struct{ Step int }
 	train := func(p *Param, o Optimiser, from, to int) {
@@ -17,12 +18,12 @@ func TestCheckpoint(t *testing.T) {
 			for i := range p.W.Data {
 				p.Grad.Data[i] = p.W.Data[i]*float32(i) - float32(step)
 			}
-			o.Step(.01)
+			o.Step(0.01)
 		}
 	}
 	begin := func() (*Param, *Adam) {
 		p := NewParam("p", 3, 4).Normal(rand.New(rand.NewPCG(1, 9)), 1)
-		return p, NewAdam([]*Param{p}, .1)
+		return p, NewAdam([]*Param{p}, 0.1)
 	}
 	p, o := begin()
 	train(p, o, 0, 7)
@@ -67,7 +68,7 @@ func TestCheckpoint(t *testing.T) {
 		altered[n] ^= 0x10
 		refused("altered", "", c, altered)
 	}
-	refused("another parameter", "parameters are not these", &Checkpoint{[]*Param{NewParam("q", 3, 4)}, again, &r}, text)
+	refused("another parameter", "the parameters differ", &Checkpoint{[]*Param{NewParam("q", 3, 4)}, again, &r}, text)
 	refused("another optimiser", "another optimiser", &Checkpoint{[]*Param{q}, NewSGD([]*Param{q}, 0), &r}, text)
 	if err := c.Load(filepath.Join(t.TempDir(), "nothing")); !os.IsNotExist(err) {
 		t.Errorf("no file: %v", err)

@@ -1,32 +1,45 @@
-// Package nn is what is built from attention: layers with parameters that are trained, and the
-// products between them.
+// Package nn builds models from attention: layers with parameters that can be trained, and the
+// matrix products between them.
 //
-// A Layer is parameters and a Plan: planned for one shape of input it gives a Pass, which runs
-// forward and backward without allocating. Layers are put together by Chain, Residual and Gated; a
-// block of a transformer, its norms first, is
+// A Layer has parameters and a method Plan. Plan returns a Pass for one shape of input, which runs
+// forward and backward without allocating. Chain, Residual and Gated combine layers. A transformer
+// block with its norms first is
 //
 //	Chain{Residual{Chain{norm, attention}}, Residual{Chain{norm, Chain{linear, GELU, linear}}}}
 //
-// Activations are matrices whose rows are sequences one after another. Matrix products run on the
-// loops of an instruction set (Multiplier), attention through any kernel: both are arguments (On),
-// as is the team that shares the work. Whatever that team, the bits are the same.
+// Activations are matrices whose rows are sequences one after another. Everything that a layer runs
+// on is an argument (On): a kernel for attention, a Multiplier for matrix products on the loops of
+// an instruction set, and with it the team that shares the work. The bits are the same on every
+// team.
 //
 // # Models
 //
-//	encoder              Config{}: every row sees all rows of its sequence; NewModel with pool classifies sequences
-//	language model       Config{Mask: attn.Causal()}: every row sees those before it; Model.Generate goes on from a beginning
-//	decoder              Config{Mask: attn.Causal(), Cross: true}: every block also looks at the rows of an encoder, which are On.Memory: a Param
-//	                     whose W is what the encoder has made, and whose Grad is what goes back through it
-//	linear attention     Config{Linear: &attn.Linear{}}, on kernel linear: time that grows with the length, and decoding in constant memory
+// An encoder is Config{}. Every row sees all rows of its sequence. NewModel with pool classifies
+// sequences.
 //
-// PostNorm, RMS, Gated, KVHeads, Fused, Experts and positions (learned, or RoPE, ALiBi and relative
-// ones by Score and Terms) go with each of them.
+// A language model is Config{Mask: attn.Causal()}. Every row sees itself and those before it.
+// Model.Generate continues a text.
 //
-// # What the documents list
+// A decoder is Config{Mask: attn.Causal(), Cross: true}. Every block also attends to the rows of an
+// encoder, On.Memory. That is a Param whose W holds the encoder's output; its Grad receives the
+// gradient that goes back through the encoder.
 //
-// Their listings are done with this API in the examples: multi-head attention with its weights,
-// diversity and entropy (MultiHeadAttention), heads split and combined (Split), cross-attention
-// (Attention), a decoder beside an encoder (EncoderDecoder), decoding with a cache (Model.Generate)
-// and without one that grows (LinearAttention), the gate of a mixture of experts (Experts), an
-// encoder block that is trained (EncoderBlock), and the natural gradient (Natural).
+// Linear attention is Config{Linear: &attn.Linear{}} on kernel linear. Its time is proportional to
+// the length, and it decodes in constant memory.
+//
+// PostNorm, RMS, Gated, KVHeads, Fused, Experts and positions combine with all of them. Positions
+// are learned, or RoPE, ALiBi and relative ones by Score and Terms.
+//
+// # Examples
+//
+// The listings of the source documents are examples of this package:
+//
+//   - multi-head attention with its weights, diversity and entropy (MultiHeadAttention)
+//   - splitting and combining heads (Split)
+//   - cross-attention (Attention)
+//   - a decoder beside an encoder (EncoderDecoder)
+//   - decoding with a cache (Model.Generate), and with a state of constant size (LinearAttention)
+//   - the gate of a mixture of experts (Experts)
+//   - training an encoder block (EncoderBlock)
+//   - the natural gradient (Natural)
 package nn

@@ -2,23 +2,23 @@ package nn
 
 import "math/rand/v2"
 
-// A Dropout makes elements 0 with probability Rate while a model trains, and divides the others by
-// 1-Rate; else it is the identity. Which elements they are follows from the seed, the step, the
-// layer's own number and the row: not from the team, nor from what ran before.
+// A Dropout sets elements to 0 with probability Rate while a model trains, and divides the others
+// by 1-Rate. Otherwise it is the identity. The choice of elements depends only on the seed, the
+// step, the layer's number and the row: not on the team or on earlier calls.
 type Dropout struct {
 	Rate  float64
-	Layer uint64 // apart for every Dropout of a model
+	Layer uint64 // a different number for every Dropout of a model
 	Noise *Noise
 }
 
-// Noise says to all Dropouts of a model whether it trains, and where it is.
+// Noise tells all Dropouts of a model whether it trains, and at which step.
 type Noise struct {
 	Seed  uint64
 	Step  uint64
 	Train bool
 }
 
-// Params are none.
+// Params returns nil.
 func (d *Dropout) Params() []*Param { return nil }
 
 // Plan allocates.
@@ -34,7 +34,7 @@ func (d *Dropout) Plan(on On, in Shape) (Pass, int, error) {
 type dropoutPass struct {
 	rowwise
 	layer   *Dropout
-	keep    []uint32 // by element: a random number, which keeps it if it is large enough
+	keep    []uint32 // a random number for each element; least or more keeps it
 	trained bool     // the last Forward was in training
 	sources []*rand.PCG
 }
@@ -53,7 +53,7 @@ func (p *dropoutPass) Backward(dy Mat) Mat {
 	return p.rowwise.Backward(dy)
 }
 
-// least is the smallest number that keeps an element.
+// least returns the smallest random number that keeps an element.
 func (p *dropoutPass) least() uint32 { return uint32(p.layer.Rate * (1 << 32)) }
 
 func (p *dropoutPass) forwardRows(worker, task int) {

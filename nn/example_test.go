@@ -13,13 +13,13 @@ import (
 	"attnlab/nn"
 )
 
-// on is what the examples run on: the first kernel, which is the one to read, and the portable
-// loops, so that they print the same everywhere.
+// on returns what the examples run on. The first kernel is the simplest, and the portable loops
+// print the same numbers on every machine.
 func on() nn.On {
 	return nn.On{Kernel: kernels.All()[0], Products: nn.NewMultiplier(asm.Levels()[0].Ops, nil)}
 }
 
-// normal is a matrix of standard normal numbers.
+// normal returns a matrix of standard normal numbers.
 func normal(rows, cols int, r *rand.Rand) nn.Mat {
 	m := nn.NewMat(rows, cols)
 	for i := range m.Data {
@@ -29,8 +29,8 @@ func normal(rows, cols int, r *rand.Rand) nn.Mat {
 }
 
 // The lesson's multi-head attention: rows of 64 numbers, 8 heads, a sequence of 10. Any kernel may
-// do the attention, and any mask be set; here each row sees those before it. What every head did
-// can be looked at afterwards.
+// compute it, and any mask be set; here each row sees itself and those before it. Afterwards
+// Decompose shows what each head has computed.
 func Example_multiHeadAttention() {
 	r := rand.New(rand.NewPCG(42, 0))
 	layer, err := nn.NewAttention("attention", 64, 8, 8, false, r)
@@ -55,7 +55,7 @@ func Example_multiHeadAttention() {
 		patterns = append(patterns, h.Weights)
 	}
 	fmt.Println("queries of a head", heads[0].Q)
-	fmt.Printf("the first row sees itself: %.0f\n", mat.Row(nil, 0, heads[0].Weights))
+	fmt.Printf("weights of the first row: %.0f ...\n", mat.Row(nil, 0, heads[0].Weights)[:3])
 	fmt.Printf("diversity of the heads %.2f, mean entropy of the first %.2f\n", nn.Diversity(patterns), nn.HeadEntropies(patterns)[0])
 
 	dx := pass.Backward(normal(10, 64, r))
@@ -64,13 +64,13 @@ func Example_multiHeadAttention() {
 	// output 10 x 64
 	// parameters 16384
 	// queries of a head 10 x 8
-	// the first row sees itself: [1 0 0 0 0 0 0 0 0 0]
+	// weights of the first row: [1 0 0] ...
 	// diversity of the heads 0.29, mean entropy of the first 1.23
 	// gradient by the input 10 x 64
 }
 
-// Queries of one sequence, keys and values of another: 6 rows of a decoder look at 10 of an
-// encoder, through 4 heads.
+// Queries of one sequence, keys and values of another: 6 rows of a decoder attend to 10 rows of an
+// encoder, with 4 heads.
 func ExampleAttention_cross() {
 	r := rand.New(rand.NewPCG(42, 1))
 	layer, err := nn.NewAttention("cross", 32, 4, 4, true, r)
@@ -100,7 +100,7 @@ func ExampleAttention_cross() {
 	// gradient by the encoder's rows 10 x 32
 }
 
-// Heads are views of a matrix. To split it into heads, and to join them, no number is moved.
+// Heads are views of a matrix. Splitting a matrix into heads and joining them copies no number.
 func ExampleSplit() {
 	m := nn.NewMat(6, 8) // two sequences of three rows
 	heads, err := nn.Split(m, 2, 4)
@@ -108,7 +108,7 @@ func ExampleSplit() {
 		panic(err)
 	}
 	fmt.Println(heads.Shape())
-	heads.Row(1, 0, 3)[1] = 5 // sequence 1, its first row, the last number of the last head
+	heads.Row(1, 0, 3)[1] = 5 // the last number of the last head, first row of sequence 1
 	fmt.Println(m.Row(3))
 	joined, err := nn.Combine(heads)
 	if err != nil {
@@ -121,9 +121,9 @@ func ExampleSplit() {
 	// 6 x 8 true
 }
 
-// Decoding with a cache: the model reads a beginning in chunks, keeps the keys and values of all
-// rows, and then makes a token at a time, each at the cost of one row. Without the cache, every
-// token would take a pass over all that there are: the tokens are the same.
+// Decoding with a cache: the model reads a beginning in chunks and keeps the keys and values of all
+// rows. Each further token then costs one row. Without the cache every token would cost a pass over
+// all rows. The tokens are the same.
 func ExampleModel_Generate() {
 	r := rand.New(rand.NewPCG(42, 2))
 	m, err := nn.NewModel(20, 32, 20, false, nn.Config{Layers: 2, Dim: 32, Heads: 4, KVHeads: 2, Act: nn.GELU, Mask: attn.Causal()}, r)
@@ -131,7 +131,7 @@ func ExampleModel_Generate() {
 		panic(err)
 	}
 	for _, p := range m.Params() {
-		p.Normal(r, .3) // nothing was trained
+		p.Normal(r, 0.3) // nothing was trained
 	}
 	run := on()
 	g, err := m.Generate(run, 32, 8, attn.F32, 16)
@@ -167,15 +167,15 @@ func ExampleModel_Generate() {
 	// 23 tokens; with the cache as without it: true
 }
 
-// The lesson's gate. Of four experts three are equally good for x = (1, -1), and the two of the
-// lowest index are taken.
+// The lesson's gate. Three of four experts are equally good for x = (1, -1). The two of lowest
+// index are chosen.
 func ExampleExperts() {
 	r := rand.New(rand.NewPCG(42, 3))
 	e, err := nn.NewExperts("mixture", 2, 4, 2, func(i int) nn.Layer { return nn.NewLinear(fmt.Sprint("expert", i), 2, 2, true, r) }, r)
 	if err != nil {
 		panic(err)
 	}
-	copy(e.Gate.W.W.Data, []float32{.5, 1, -1, 0, 0, .5, 1, -.5})
+	copy(e.Gate.W.W.Data, []float32{0.5, 1, -1, 0, 0, 0.5, 1, -0.5})
 	p, _, err := e.Plan(on(), nn.Shape{Batch: 1, Seq: 1, Dim: 2})
 	if err != nil {
 		panic(err)
@@ -185,10 +185,10 @@ func ExampleExperts() {
 	fmt.Println("rows by expert", pass.Load)
 
 	all, chosen, weights := make([]float64, 4), make([]int, 2), make([]float64, 2)
-	e.Route([]float32{.5, .5, -2, .5}, all, chosen, weights)
+	e.Route([]float32{0.5, 0.5, -2, 0.5}, all, chosen, weights)
 	fmt.Printf("G %.4f, chosen %d with %.4f\n", all, chosen, weights)
 	e.Renormalise = true
-	e.Route([]float32{.5, .5, -2, .5}, all, chosen, weights)
+	e.Route([]float32{0.5, 0.5, -2, 0.5}, all, chosen, weights)
 	fmt.Printf("renormalised %.4f\n", weights)
 	// Output:
 	// rows by expert [1 1 0 0]
@@ -196,8 +196,8 @@ func ExampleExperts() {
 	// renormalised [0.5000 0.5000]
 }
 
-// The lesson's encoder block: attention and a feed-forward layer with ReLU, a sum and a layer norm
-// behind each. It learns which of two tokens a sequence has more of.
+// The lesson's encoder block: attention and a feed-forward layer with ReLU, each followed by a sum
+// and a layer norm. It learns which of two tokens occurs more often in a sequence.
 func Example_encoderBlock() {
 	const batch, seq = 32, 7
 	r := rand.New(rand.NewPCG(42, 4))
@@ -212,7 +212,7 @@ func Example_encoderBlock() {
 	}
 	params, criterion := m.Params(), nn.NewCrossEntropy(run, batch, 2)
 	adam := nn.NewAdam(params, 0)
-	schedule := nn.Schedule{Rate: .01, Warmup: 10, Steps: 100}
+	schedule := nn.Schedule{Rate: 0.01, Warmup: 10, Steps: 100}
 	tokens, more := make([]int32, batch*seq), make([]int32, batch)
 	draw := func() {
 		for b := range more {
@@ -238,18 +238,22 @@ func Example_encoderBlock() {
 	}
 	draw()
 	_, right, _ := criterion.Loss(pass.Forward(tokens), more)
-	fmt.Printf("%d parameters; the loss began near log 2: %v; it fell: %v; right: at least 30 of %d: %v\n",
-		nn.Count(params), math.Abs(first-math.Ln2) < .3, last < first/2, batch, right >= 30)
-	// Output: 2402 parameters; the loss began near log 2: true; it fell: true; right: at least 30
-	// of 32: true
+	fmt.Println(nn.Count(params), "parameters")
+	fmt.Println("the loss began near log 2:", math.Abs(first-math.Ln2) < 0.3)
+	fmt.Println("it fell:", last < first/2)
+	fmt.Printf("right: at least 30 of %d: %v\n", batch, right >= 30)
+	// Output:
+	// 2402 parameters
+	// the loss began near log 2: true
+	// it fell: true
+	// right: at least 30 of 32: true
 }
 
-// A decoder beside an encoder: the encoder's rows are what the decoder's blocks look at besides
-// their own, and the gradient by them goes back through it. The two learn to write a word
-// backwards, a letter from the letters before it; then they do so through the cache, a letter at a
-// time.
+// A decoder beside an encoder. The decoder's blocks also attend to the encoder's rows, whose
+// gradient goes back through the encoder. The two learn to write a word backwards, each letter from
+// the letters before it. Then they write one letter at a time, through the cache.
 func Example_encoderDecoder() {
-	const batch, length, letters, begin = 16, 5, 6, 6 // begin is the token that a word begins after
+	const batch, length, letters, begin = 16, 5, 6, 6 // begin is the token before a word
 	r := rand.New(rand.NewPCG(42, 5))
 	config := nn.Config{Layers: 1, Dim: 32, Heads: 2, Hidden: 64, Act: nn.GELU, Bias: true}
 	embed := nn.NewEmbedding("encoder.embed", letters, length, config.Dim, r)
@@ -279,7 +283,7 @@ func Example_encoderDecoder() {
 	}
 
 	params := append(append(embed.Params(), encoder.Params()...), decoder.Params()...)
-	adam, criterion, schedule := nn.NewAdam(params, 0), nn.NewCrossEntropy(run, batch*length, letters), nn.Schedule{Rate: .005, Warmup: 20, Steps: 120}
+	adam, criterion, schedule := nn.NewAdam(params, 0), nn.NewCrossEntropy(run, batch*length, letters), nn.Schedule{Rate: 0.005, Warmup: 20, Steps: 120}
 	word, before, backwards := make([]int32, batch*length), make([]int32, batch*length), make([]int32, batch*length)
 	for step := range schedule.Steps {
 		for b := range batch {
@@ -323,8 +327,8 @@ func Example_encoderDecoder() {
 	// [3 3 1 0 0] backwards is [0 0 1 3 3]
 }
 
-// Decoding with linear attention: what has been read is summed up in a state, which is as large
-// after a thousand tokens as after one. The tokens are those of one pass over all.
+// Decoding with linear attention: a state sums up what has been read, and is as large after a
+// million tokens as after a hundred. The tokens are those of one pass over all rows.
 func Example_linearAttention() {
 	r := rand.New(rand.NewPCG(42, 6))
 	m, err := nn.NewModel(20, 0, 20, false, nn.Config{Layers: 2, Dim: 32, Heads: 4, Act: nn.GELU, Mask: attn.Causal(), Linear: &attn.Linear{Feature: attn.EluPlusOne}}, r)
@@ -332,7 +336,7 @@ func Example_linearAttention() {
 		panic(err)
 	}
 	for _, p := range m.Params() {
-		p.Normal(r, .3) // nothing was trained
+		p.Normal(r, 0.3) // nothing was trained
 	}
 	run := on()
 	if run.Kernel, err = kernels.ByName("linear", "go"); err != nil {
@@ -374,8 +378,9 @@ func Example_linearAttention() {
 	// 23 tokens; from the state as from all: true
 }
 
-// The natural gradient of a layer that tells two classes apart by two numbers, one a hundred times
-// as large as the other. Each row's information is observed before a step: here of its own target.
+// The natural gradient of a layer that separates two classes by two numbers, one a hundred times as
+// large as the other. Before each step it observes the information of each row, here of the row's
+// own target.
 func ExampleNatural() {
 	const rows = 100
 	r := rand.New(rand.NewPCG(42, 7))

@@ -6,17 +6,20 @@ import (
 	"math/rand/v2"
 )
 
-// Experts is a mixture of experts: a gate gives every row weights over layers, the Top largest of
-// which see the row:
+// Experts is a mixture of experts. A gate computes weights over the layers for every row, and the
+// Top layers with the largest weights process the row. Of equal weights the lower index comes
+// first:
 //
-//	G = softmax(x W_g)        y = Σ_e g_e expert_e(x), over the Top largest G_e, the lower index first of equal ones
-//	g_e = G_e, or G_e / Σ of those chosen if Renormalise
+//	G = softmax(x W_g)
+//	y = Σ_e g_e expert_e(x)        over the Top largest G_e
+//	g_e = G_e                      or G_e / Σ of the chosen G if Renormalise
 //
-// Gradients go through the weights that were chosen. With StraightThrough the weights are 1/Top
-// going forward, and going back the gradient passes through to G_e as if they had been what they
-// stand for. Balance times the loss Experts Σ_e f_e mean(G_e), f_e being the part of all choices
-// that e had, is added to the gradient of the gate: it is least, at Balance, when all experts are
-// chosen alike.
+// Gradients pass through the chosen weights. With StraightThrough the weights are 1/Top in the
+// forward pass; the gradient passes to G_e as if it were the weight.
+//
+// Balance adds a loss to the gradient of the gate: Balance times Experts Σ_e f_e mean(G_e), where
+// f_e is expert e's share of all choices. The loss has its minimum, Balance, when all experts are
+// chosen equally often.
 type Experts struct {
 	Gate            *Linear
 	Layers          []Layer
@@ -26,10 +29,10 @@ type Experts struct {
 	Balance         float64
 }
 
-// NewExperts makes a mixture of so many layers, each by the func.
+// NewExperts returns a mixture of experts layers, each made by a call of layer.
 func NewExperts(name string, dim, experts, top int, layer func(i int) Layer, r *rand.Rand) (*Experts, error) {
 	if experts < 1 || top < 1 || top > experts {
-		return nil, fmt.Errorf("nn: %s: the %d best of %d experts: choose at least one, and at most all", name, top, experts)
+		return nil, fmt.Errorf("nn: %s: the top %d of %d experts, want at least 1 and at most all", name, top, experts)
 	}
 	e := &Experts{Gate: NewLinear(name+".gate", dim, experts, false, r), Top: top}
 	for i := range experts {
@@ -38,10 +41,10 @@ func NewExperts(name string, dim, experts, top int, layer func(i int) Layer, r *
 	return e, nil
 }
 
-// Params are the gate's and the layers'.
+// Params returns the parameters of the gate and of the layers.
 func (e *Experts) Params() []*Param { return append(e.Gate.Params(), Chain(e.Layers).Params()...) }
 
-// Route writes the chosen experts of a row of logits, best first, and their weights; all gets
+// Route writes the chosen experts of a row of logits, best first, and their weights. all receives
 // softmax(logits).
 func (e *Experts) Route(logits []float32, all []float64, chosen []int, weights []float64) {
 	top, sum := math.Inf(-1), 0.0
@@ -82,7 +85,7 @@ func (e *Experts) Route(logits []float32, all []float64, chosen []int, weights [
 	}
 }
 
-// Plan plans every expert for all rows: a gate may send them all to one.
+// Plan plans every expert for all rows, because a gate may choose one expert for all.
 func (e *Experts) Plan(on On, in Shape) (Pass, int, error) {
 	rows, n := in.Rows(), len(e.Layers)
 	p := &ExpertsPass{layer: e, all: make([]float64, rows*n), chosen: make([]int, rows*e.Top), weights: make([]float64, rows*e.Top), Load: make([]int, n)}
@@ -91,7 +94,7 @@ func (e *Experts) Plan(on On, in Shape) (Pass, int, error) {
 		return nil, 0, err
 	}
 	if experts != n {
-		return nil, 0, fmt.Errorf("%w: %s chooses among %d experts, and there are %d", ErrShape, e.Gate.W.Name, experts, n)
+		return nil, 0, fmt.Errorf("%w: %s has %d columns, want %d, one for each expert", ErrShape, e.Gate.W.Name, experts, n)
 	}
 	dim := 0
 	for i, l := range e.Layers {
@@ -100,7 +103,7 @@ func (e *Experts) Plan(on On, in Shape) (Pass, int, error) {
 			return nil, 0, err
 		}
 		if i > 0 && out != dim {
-			return nil, 0, fmt.Errorf("%w: %s: expert %d makes rows of %d, and the others of %d", ErrShape, e.Gate.W.Name, i, out, dim)
+			return nil, 0, fmt.Errorf("%w: %s: expert %d returns rows of %d, want %d like the others", ErrShape, e.Gate.W.Name, i, out, dim)
 		}
 		dim = out
 		p.experts = append(p.experts, expert{pass: pass, rows: make([]place, 0, rows), x: NewMat(rows, in.Dim), dy: NewMat(rows, out)})
@@ -111,8 +114,8 @@ func (e *Experts) Plan(on On, in Shape) (Pass, int, error) {
 
 // An ExpertsPass runs Experts.
 type ExpertsPass struct {
-	Load        []int   // after Forward: rows that each expert has seen
-	BalanceLoss float64 // and the loss of balance, before it is multiplied by Balance
+	Load        []int   // after Forward: the number of rows of each expert
+	BalanceLoss float64 // after Forward: the loss of balance, not multiplied by Balance
 
 	layer   *Experts
 	gate    Pass
@@ -121,21 +124,21 @@ type ExpertsPass struct {
 	chosen  []int     // [row][Top]
 	weights []float64
 	y, dx   Mat
-	logits  Mat // gradient by them
+	logits  Mat // gradient of the logits
 }
 
 type expert struct {
 	pass  Pass
 	rows  []place
 	x, dy Mat
-	y     Mat // of the last Forward
+	y     Mat // output of the last Forward
 }
 
-// A place is a row, and the how manieth of its choices an expert is.
+// A place is a row, and the rank of an expert among the row's choices.
 type place struct{ row, choice int }
 
-// Forward gathers the rows of each expert, runs it, and adds up what they make, in the order of the
-// experts.
+// Forward copies the rows of each expert together, runs the expert, and adds up the outputs in the
+// order of the experts.
 func (p *ExpertsPass) Forward(x Mat) Mat {
 	e, n := p.layer, len(p.experts)
 	logits := p.gate.Forward(x)
@@ -179,12 +182,12 @@ func (p *ExpertsPass) Forward(x Mat) Mat {
 	return y
 }
 
-// Backward runs it back.
+// Backward runs the layer backward.
 func (p *ExpertsPass) Backward(dy Mat) Mat {
 	e, n := p.layer, len(p.experts)
 	dx, logits := p.dx.First(dy.Rows), p.logits.First(dy.Rows)
 	logits.Clear()
-	for i := range p.experts { // dg of the chosen, for now where the logits' gradient will stand
+	for i := range p.experts { // stores dg of the chosen in logits; gateRow converts it
 		own := &p.experts[i]
 		for k, at := range own.rows {
 			w, g, sum := float32(p.weights[at.row*e.Top+at.choice]), dy.Row(at.row), 0.0
@@ -214,7 +217,7 @@ func (p *ExpertsPass) Backward(dy Mat) Mat {
 	return dx
 }
 
-// gateRow turns the gradient by the weights of the chosen into that by the logits, in place.
+// gateRow converts the gradient of the chosen weights to the gradient of the logits, in place.
 func (p *ExpertsPass) gateRow(all []float64, chosen []int, weights []float64, d []float32, rows int) {
 	e := p.layer
 	if e.Renormalise && !e.StraightThrough { // g = G/Σ: dG_e = (dg_e - Σ g dg) / Σ

@@ -11,25 +11,25 @@ import (
 	"attnlab/attn"
 )
 
-// A Sampler chooses a token from its logits. Its zero value is greedy: the largest, the first of
-// equal ones.
+// A Sampler chooses a token by its logits. The zero value is greedy: it chooses the largest logit,
+// the first of equal ones.
 type Sampler struct {
 	Temperature float64 // 0: greedy
-	TopK        int     // only among the K most likely; 0: all
-	TopP        float64 // only among the most likely that have P of the weight together; 0: all
+	TopK        int     // choose among the K most likely tokens; 0: all
+	TopP        float64 // choose among the most likely tokens with weight P together; 0: all
 	Rand        *rand.Rand
 
 	order   []int32
 	weights []float64
 }
 
-// Choose chooses. It allocates only when there are more tokens than before.
+// Choose returns the chosen token. It allocates only when there are more tokens than before.
 func (s *Sampler) Choose(logits []float32) int32 {
 	if s.Temperature == 0 {
 		return int32(largest(logits))
 	}
 	if s.Rand == nil || !(s.Temperature > 0) {
-		panic(fmt.Sprintf("nn: a Sampler of temperature %v: want 0, or more and a Rand to choose by", s.Temperature))
+		panic(fmt.Sprintf("nn: a Sampler of temperature %v, want 0, or a positive one and a Rand", s.Temperature))
 	}
 	s.order, s.weights = s.order[:0], s.weights[:0]
 	for i := range logits {
@@ -63,29 +63,29 @@ func (s *Sampler) Choose(logits []float32) int32 {
 	return s.order[len(s.order)-1]
 }
 
-// A Generator continues a sequence with a language model: what it has read is in caches, so that a
-// token costs one row. A decoder beside an encoder generates as any other model does, On.Memory
-// being what the encoder has made.
+// A Generator continues a sequence with a language model. It keeps what it has read in caches, so
+// each token costs one row. A decoder beside an encoder generates like any other model, with the
+// encoder's output in On.Memory.
 type Generator struct {
 	pass   *ModelPass
 	caches *Caches
 	chunk  int
 	one    [1]int32
-	logits []float32 // after the last token
+	logits []float32 // logits after the last token
 }
 
-// ErrFull is that a generator has no room for what it should read.
+// ErrFull reports that a generator has no room for the tokens to read.
 var ErrFull = errors.New("nn: the generator is full: make one with more capacity, or a new one that reads the end of the text")
 
-// Generate makes a generator for a sequence of up to capacity tokens, which reads a given beginning
-// chunk tokens at a time. Keys and values are stored as store says, in pages of so many rows, or in
-// one if page is 0; linear attention stores none, and its memory does not depend on the capacity.
+// Generate returns a generator for a sequence of up to capacity tokens. It reads given tokens in
+// chunks. Keys and values have the type store and are kept in pages of page rows, or in one if page
+// is 0. Linear attention keeps none, and its memory does not depend on the capacity.
 func (m *Model) Generate(on On, capacity, chunk int, store attn.DType, page int) (*Generator, error) {
 	if m.Pool {
-		return nil, errors.New("nn: a classifier has nothing to generate")
+		return nil, errors.New("nn: a classifier (Pool) cannot generate: use a language model")
 	}
 	if at := m.Embed.Position; at != nil && capacity > at.W.Rows {
-		return nil, fmt.Errorf("%w: %s has %d positions, and the generator room for %d tokens", ErrShape, at.Name, at.W.Rows, capacity)
+		return nil, fmt.Errorf("%w: a generator of %d tokens, and %s has %d positions", ErrShape, capacity, at.Name, at.W.Rows)
 	}
 	on.Caches = &Caches{Capacity: capacity, Store: store, Page: page}
 	g := &Generator{caches: on.Caches, chunk: max(chunk, 1)}
@@ -94,7 +94,7 @@ func (m *Model) Generate(on On, capacity, chunk int, store attn.DType, page int)
 	return g, err
 }
 
-// Read takes tokens in, behind those that it has.
+// Read reads tokens, which follow the ones read before.
 func (g *Generator) Read(tokens []int32) error {
 	if g.caches.Len()+len(tokens) > g.caches.Capacity {
 		return ErrFull
@@ -108,17 +108,17 @@ func (g *Generator) Read(tokens []int32) error {
 	return nil
 }
 
-// Logits are those of the token that follows.
+// Logits returns the logits of the next token.
 func (g *Generator) Logits() []float32 { return g.logits }
 
-// Next chooses the token that follows, takes it in, and returns it.
+// Next chooses the next token, reads it and returns it.
 func (g *Generator) Next(s *Sampler) (int32, error) {
 	if g.logits == nil {
-		return 0, errors.New("nn: nothing has been read yet: give the generator a beginning")
+		return 0, errors.New("nn: Next before Read: give the generator a beginning to Read")
 	}
 	g.one[0] = s.Choose(g.logits)
 	return g.one[0], g.Read(g.one[:])
 }
 
-// Len is the number of tokens taken in.
+// Len returns the number of tokens read.
 func (g *Generator) Len() int { return g.caches.Len() }

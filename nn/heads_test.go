@@ -14,8 +14,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// Heads are views: what is written to one stands in the matrix, and joining them gives the matrix
-// back. Heads that lie otherwise are refused.
+// TestSplitAndCombine checks that heads are views of a matrix, that joining them returns the
+// matrix, and that heads in another layout are refused.
 func TestSplitAndCombine(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 1))
 	m := random(r, 6, 8, 3)
@@ -78,11 +78,11 @@ func TestSplitAndCombine(t *testing.T) {
 	}
 }
 
-// roundings is what so many products of a sum leave in float32, as a part of the sum of their
+// roundings returns the error of a float32 sum of products, relative to the sum of the products'
 // sizes.
 func roundings(terms int) float64 { return 0x1p-24 * (math.Sqrt(float64(terms)) + 4) }
 
-// productNear compares with the product of two matrices.
+// productNear compares a matrix with the product of two others.
 func productNear(t *testing.T, what string, got, a, b Mat) {
 	t.Helper()
 	for i := range a.Rows {
@@ -100,9 +100,9 @@ func productNear(t *testing.T, what string, got, a, b Mat) {
 	}
 }
 
-// A layer taken apart: every head has its projections, its weights are softmax of its scores over
-// the keys that are shown, and what the heads make adds up, with the bias, to what the layer makes.
-// The sum over heads is the same.
+// TestDecompose checks the decomposition of a layer. Every head has its projections; its weights
+// are the softmax of its scores over the visible keys. The heads' outputs and the bias add up to
+// the layer's output, and so does SumOverHeads.
 func TestDecompose(t *testing.T) {
 	for _, test := range []struct {
 		heads, kv, memory int
@@ -211,7 +211,7 @@ func TestDecompose(t *testing.T) {
 	}
 }
 
-// Linear attention has no softmax to take apart.
+// TestDecomposeLinear checks that linear attention, which has no softmax, is not decomposed.
 func TestDecomposeLinear(t *testing.T) {
 	l, err := NewAttention("att", 8, 2, 2, false, rand.New(rand.NewPCG(52, 1)))
 	if err != nil {
@@ -232,7 +232,8 @@ func TestDecomposeLinear(t *testing.T) {
 	}
 }
 
-// Whoever writes a matrix for each head writes the layer's, fused or not.
+// TestHeadWeights checks that writing a matrix for each head writes the layer's weights, fused or
+// not.
 func TestHeadWeights(t *testing.T) {
 	for _, fused := range []bool{false, true} {
 		l, err := NewAttention("att", 8, 4, 2, false, rand.New(rand.NewPCG(53, 1)))
@@ -259,7 +260,7 @@ func TestHeadWeights(t *testing.T) {
 
 func TestDiversity(t *testing.T) {
 	eye, back := mat.NewDense(2, 2, []float64{1, 0, 0, 1}), mat.NewDense(2, 2, []float64{0, 1, 1, 0})
-	even, none := mat.NewDense(2, 2, []float64{.5, .5, .5, .5}), mat.NewDense(2, 2, nil)
+	even, none := mat.NewDense(2, 2, []float64{0.5, 0.5, 0.5, 0.5}), mat.NewDense(2, 2, nil)
 	for _, test := range []struct {
 		name     string
 		patterns []*mat.Dense
@@ -278,7 +279,7 @@ func TestDiversity(t *testing.T) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
-	got := HeadEntropies([]*mat.Dense{eye, even, mat.NewDense(2, 2, []float64{1, 0, .5, .5})})
+	got := HeadEntropies([]*mat.Dense{eye, even, mat.NewDense(2, 2, []float64{1, 0, 0.5, 0.5})})
 	for h, want := range []float64{0, math.Ln2, math.Ln2 / 2} {
 		if math.Abs(got[h]-want) > 1e-15 {
 			t.Errorf("entropy of head %d is %v, want %v", h, got[h], want)
@@ -286,7 +287,7 @@ func TestDiversity(t *testing.T) {
 	}
 }
 
-// Patterns of a kernel's weights are what the layer decomposes to.
+// TestPatterns checks that the patterns of a kernel's weights equal the decomposed layer's.
 func TestPatterns(t *testing.T) {
 	w := attn.New(attn.BHSD, 2, 3, 2, 4)
 	for i := range w.Data {
@@ -298,7 +299,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// The closed form counts what a layer has.
+// TestCountAttention checks that the closed form counts the parameters of a layer.
 func TestCountAttention(t *testing.T) {
 	for _, test := range []struct {
 		dim, heads, kv int

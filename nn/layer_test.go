@@ -15,11 +15,11 @@ import (
 	"gonum.org/v1/gonum/diff/fd"
 )
 
-// A twin is a layer's forward pass in float64, as its documentation states it: rows in, rows out.
-// Parameters are asked for through w, so that a gradient check can put others in their place.
+// A twin is a layer's forward pass in float64, as its documentation defines it. It maps rows to
+// rows. It gets parameters through w, so that a gradient check can replace them.
 type twin func(w func(*Param) [][]float64, x [][]float64) [][]float64
 
-// wide is a matrix in float64.
+// wide returns a matrix in float64.
 func wide(m Mat) [][]float64 {
 	to := make([][]float64, m.Rows)
 	for i := range to {
@@ -30,7 +30,7 @@ func wide(m Mat) [][]float64 {
 	return to
 }
 
-// loss is Σ r_ij y_ij, whose gradient by y is r.
+// loss returns Σ r_ij y_ij, whose gradient with respect to y is r.
 func loss(r, y [][]float64) (sum float64) {
 	for i := range r {
 		for j := range r[i] {
@@ -40,14 +40,17 @@ func loss(r, y [][]float64) (sum float64) {
 	return sum
 }
 
-// bound is what a gradient, or an output, may differ from the twin's by, as a part of its largest
-// element: some 32 roundings. The twin's gradients are central differences of fourth order in
-// float64, good to some 1e-10. A gradient that is 0 by cancelling, as that of the keys' bias is (a
-// number that is added to all scores of a row changes no weight), is held to the largest element of
-// the gradient by the input.
+// bound is the allowed difference of a gradient or output from the twin's, relative to its largest
+// element: about 32 roundings. The twin's gradients are central differences of fourth order in
+// float64, precise to about 1e-10.
+//
+// Some gradients are 0 by cancellation, such as that of the keys' bias: a number added to all
+// scores of a row changes no weight. Such a gradient is compared relative to the largest element of
+// the gradient of the input.
 const bound = 32 * 0x1p-24
 
-// near compares with a matrix of the twin; if that is 0 beside other, with the size of other.
+// near compares a matrix with the twin's. If the twin's is 0 compared with other, the bound is
+// relative to other.
 func near(t *testing.T, what string, got Mat, want [][]float64, other float64) {
 	t.Helper()
 	if err := compared(what, got, want, other); err != nil {
@@ -55,7 +58,7 @@ func near(t *testing.T, what string, got Mat, want [][]float64, other float64) {
 	}
 }
 
-// compared says what is wrong where near would.
+// compared returns an error where near would fail.
 func compared(what string, got Mat, want [][]float64, other float64) error {
 	scale, worst := largestOf(want), 0.0
 	if scale < bound*other {
@@ -74,7 +77,7 @@ func compared(what string, got Mat, want [][]float64, other float64) error {
 	return nil
 }
 
-// largestOf is the size of the largest element.
+// largestOf returns the largest magnitude of an element.
 func largestOf(m [][]float64) (largest float64) {
 	for i := range m {
 		for _, x := range m[i] {
@@ -84,7 +87,7 @@ func largestOf(m [][]float64) (largest float64) {
 	return largest
 }
 
-// differences is the gradient of f by the elements of m, by central differences.
+// differences returns the gradient of f with respect to the elements of m, by central differences.
 func differences(m [][]float64, f func() float64) [][]float64 {
 	stencil := fd.Formula{Stencil: []fd.Point{{Loc: -2, Coeff: 1. / 12}, {Loc: -1, Coeff: -2. / 3}, {Loc: 1, Coeff: 2. / 3}, {Loc: 2, Coeff: -1. / 12}}, Derivative: 1, Step: 1e-3}
 	grad := make([][]float64, len(m))
@@ -97,7 +100,7 @@ func differences(m [][]float64, f func() float64) [][]float64 {
 	return grad
 }
 
-// checkLayer holds a layer to its twin on the loops of every instruction set.
+// checkLayer compares a layer with its twin on the loops of every instruction set.
 func checkLayer(t *testing.T, l Layer, in Shape, f twin) {
 	t.Helper()
 	known := map[*Param][][]float64{}
@@ -109,10 +112,10 @@ func checkLayer(t *testing.T, l Layer, in Shape, f twin) {
 	})
 }
 
-// check holds a layer's output, and its gradients by the input and by every parameter, to its twin:
-// the same bits on two workers, adding to gradients, and without allocating. It returns what is
-// wrong first. What is known are the twin's gradients by parameters, and by the input at nil; those
-// found here are added.
+// check compares a layer's output and its gradients with respect to the input and every parameter
+// with its twin's. It also checks that two workers give the same bits, that Backward adds to
+// gradients, and that nothing allocates. It returns the first error. known holds the twin's
+// gradients by parameter, and that of the input at nil; check adds what it computes.
 func check(ops *asm.Ops, l Layer, in Shape, f twin, known map[*Param][][]float64) error {
 	r := rand.New(rand.NewPCG(7, 8))
 	kernel, err := kernels.ByName("flash", ops.ISA)
@@ -194,7 +197,7 @@ func check(ops *asm.Ops, l Layer, in Shape, f twin, known map[*Param][][]float64
 	return nil
 }
 
-// sameBits says where two matrices have other bits.
+// sameBits returns an error if two matrices differ in a bit.
 func sameBits(what string, a, b Mat) error {
 	for i := range a.Rows {
 		for j, x := range a.Row(i) {
@@ -254,7 +257,7 @@ func activationTwin(f Activation) twin {
 		for i := range x {
 			for _, x := range x[i] {
 				y[i] = append(y[i], map[Activation]float64{
-					ReLU: math.Max(x, 0), GELU: x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+.044715*x*x*x))), SiLU: x / (1 + math.Exp(-x)),
+					ReLU: math.Max(x, 0), GELU: x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))), SiLU: x / (1 + math.Exp(-x)),
 				}[f])
 			}
 		}
@@ -262,12 +265,12 @@ func activationTwin(f Activation) twin {
 	}
 }
 
-// then is one twin after another.
+// then returns one twin after another.
 func then(a, b twin) twin {
 	return func(w func(*Param) [][]float64, x [][]float64) [][]float64 { return b(w, a(w, x)) }
 }
 
-// both joins what two twins make of the same rows.
+// both returns the joined outputs of two twins on the same rows.
 func both(a, b twin, join func(a, b float64) float64) twin {
 	return func(w func(*Param) [][]float64, x [][]float64) [][]float64 {
 		y, z := a(w, x), b(w, x)
@@ -280,7 +283,7 @@ func both(a, b twin, join func(a, b float64) float64) twin {
 	}
 }
 
-// identity copies.
+// identity returns a copy of the rows.
 func identity(_ func(*Param) [][]float64, x [][]float64) [][]float64 {
 	y := make([][]float64, len(x))
 	for i := range x {
@@ -292,7 +295,7 @@ func identity(_ func(*Param) [][]float64, x [][]float64) [][]float64 {
 func plus(a, b float64) float64  { return a + b }
 func times(a, b float64) float64 { return a * b }
 
-// attentionTwin is attention head by head: of x with itself, or with the rows of memory.
+// attentionTwin returns attention head by head: of x with itself, or with the rows of memory.
 func attentionTwin(l *Attention, in Shape, memory *Param) twin {
 	return func(w func(*Param) [][]float64, x [][]float64) [][]float64 {
 		m := x
@@ -336,8 +339,8 @@ func attentionTwin(l *Attention, in Shape, memory *Param) twin {
 	}
 }
 
-// weight is that of a key, before it is divided by the sum of all: e^(q.k/√d), or q.k/√d itself,
-// which is then not divided (products).
+// weight returns the weight of a key before the division by the sum: e^(q.k/√d). For products it is
+// q.k/√d, which is not divided.
 func weight(l *Attention, q, k []float64) float64 {
 	s := 0.0
 	for a := range q {
@@ -349,11 +352,11 @@ func weight(l *Attention, q, k []float64) float64 {
 	return math.Exp(s)
 }
 
-// products is linear attention with the features that have derivatives of all orders, which
-// differences need; those with a kink are asked about where kernels are.
+// products is linear attention with features whose derivatives of all orders exist, as differences
+// need. Features with a kink are tested with the kernels.
 var products = &attn.Linear{Feature: attn.Identity, Unnormalised: true}
 
-// twinOf is the twin of layers that are put together.
+// twinOf returns the twin of a layer, also of combined layers.
 func twinOf(l Layer, in Shape, memory *Param) twin {
 	switch l := l.(type) {
 	case *Linear:
@@ -378,8 +381,8 @@ func twinOf(l Layer, in Shape, memory *Param) twin {
 	panic(fmt.Sprintf("there is no twin of a %T", l))
 }
 
-// beside is a layer that looks at a memory, which counts as one of its parameters: so its gradient
-// is checked as theirs are.
+// beside is a layer that attends to a memory, which it lists as a parameter: its gradient is then
+// checked like a parameter's.
 type beside struct {
 	Layer
 	memory *Param
@@ -392,7 +395,7 @@ func (b beside) Plan(on On, in Shape) (Pass, int, error) {
 	return b.Layer.Plan(on, in)
 }
 
-// linearly is a layer that runs on kernel linear, of the same instruction set.
+// linearly is a layer that runs on kernel linear of the same instruction set.
 type linearly struct{ Layer }
 
 func (l linearly) Plan(on On, in Shape) (p Pass, dim int, err error) {
@@ -481,8 +484,8 @@ func TestAttention(t *testing.T) {
 	}
 }
 
-// Fused projections make what they made apart: outputs and gradients of weights to the bit, of the
-// input but for the order of additions.
+// TestFuse checks that fused projections give the same bits for outputs and gradients of weights,
+// and the same gradient of the input except for the order of additions.
 func TestFuse(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		const rows, dim = 20, 24
@@ -530,7 +533,7 @@ func TestFuse(t *testing.T) {
 	})
 }
 
-// What does not fit is an error that says so.
+// TestShapes checks that a shape that does not fit is an error that says so.
 func TestShapes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	on := On{Kernel: kernels.All()[0], Products: NewMultiplier(asm.Levels()[0].Ops, nil)}
@@ -556,7 +559,7 @@ func TestShapes(t *testing.T) {
 		memory *Param
 		want   string
 	}{
-		"no memory": {nil, "there is none"}, "rows of another width": {NewParam("m", 4, 7), "takes rows of 8"}, "no whole sequences": {NewParam("m", 5, 8), "is not 2 sequences"},
+		"no memory": {nil, "without On.Memory"}, "rows of another width": {NewParam("m", 4, 7), "want rows of 8"}, "no whole sequences": {NewParam("m", 5, 8), "want rows of 2 sequences"},
 	} {
 		on.Memory = test.memory
 		if _, _, err := l.Plan(on, Shape{2, 3, 8}); err == nil || !strings.Contains(err.Error(), test.want) {

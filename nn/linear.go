@@ -8,7 +8,7 @@ type Linear struct {
 	B *Param // [1][out], or nil
 }
 
-// NewLinear makes one with Glorot's weights, and zeros for b, if it is to have one.
+// NewLinear returns a linear layer with Glorot's weights, and with a bias of zeros if bias is true.
 func NewLinear(name string, in, out int, bias bool, r *rand.Rand) *Linear {
 	l := &Linear{W: NewParam(name+".w", in, out).Normal(r, Glorot(in, out))}
 	if bias {
@@ -17,7 +17,7 @@ func NewLinear(name string, in, out int, bias bool, r *rand.Rand) *Linear {
 	return l
 }
 
-// Params are W and b.
+// Params returns W and b.
 func (l *Linear) Params() []*Param {
 	if l.B == nil {
 		return []*Param{l.W}
@@ -40,7 +40,7 @@ type linearPass struct {
 	layer    *Linear
 	on       On
 	x, y, dx Mat
-	ones     Mat // [rows][1]: what b is multiplied by
+	ones     Mat // [rows][1]; the product with b adds b to every row
 }
 
 func (p *linearPass) Forward(x Mat) Mat {
@@ -53,7 +53,7 @@ func (p *linearPass) Forward(x Mat) Mat {
 	return y
 }
 
-// Backward: dW += x^T dy, db += 1^T dy, dx = dy W^T.
+// Backward computes dW += x^T dy, db += 1^T dy and dx = dy W^T.
 func (p *linearPass) Backward(dy Mat) Mat {
 	p.on.Products.Do(Product{C: p.layer.W.Grad, A: p.x, AT: true, B: dy, Add: true})
 	if b := p.layer.B; b != nil {

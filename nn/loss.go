@@ -2,8 +2,8 @@ package nn
 
 import "math"
 
-// A CrossEntropy is the loss of rows of logits, -mean over rows of log softmax(x)_target, and its
-// gradient, (softmax(x) - onehot(target)) / rows. Rows whose target is negative do not count.
+// A CrossEntropy computes the loss of rows of logits, -mean over rows of log softmax(x)_target, and
+// its gradient, (softmax(x) - onehot(target)) / rows. Rows with a negative target do not count.
 type CrossEntropy struct {
 	on      On
 	dx      Mat
@@ -14,15 +14,15 @@ type CrossEntropy struct {
 	job     func(worker, task int)
 }
 
-// NewCrossEntropy allocates for so many rows of logits.
+// NewCrossEntropy allocates for rows rows of logits.
 func NewCrossEntropy(on On, rows, classes int) *CrossEntropy {
 	c := &CrossEntropy{on: on, dx: NewMat(rows, classes), rowLoss: make([]float64, rows)}
 	c.job = c.rows
 	return c
 }
 
-// Loss returns the loss, how many rows have their largest logit (the first of equal ones) at the
-// target, and the gradient by x, which holds until the next call.
+// Loss returns the loss, the number of rows whose target has the largest logit (the first of equal
+// ones), and the gradient with respect to x. The gradient is valid until the next call.
 func (c *CrossEntropy) Loss(x Mat, targets []int32) (loss float64, right int, dx Mat) {
 	c.x, c.targets, c.counted = x, targets, 0
 	for _, t := range targets {
@@ -31,7 +31,7 @@ func (c *CrossEntropy) Loss(x Mat, targets []int32) (loss float64, right int, dx
 		}
 	}
 	c.on.Products.eachRow(x.Rows, c.job)
-	for i, l := range c.rowLoss[:x.Rows] { // in the order of rows, whoever made them
+	for i, l := range c.rowLoss[:x.Rows] { // in the order of rows, on every team
 		loss += l
 		if targets[i] >= 0 && largest(x.Row(i)) == int(targets[i]) {
 			right++
@@ -40,7 +40,7 @@ func (c *CrossEntropy) Loss(x Mat, targets []int32) (loss float64, right int, dx
 	return loss / float64(max(c.counted, 1)), right, c.dx.First(x.Rows)
 }
 
-// largest is the index of the first largest element.
+// largest returns the index of the first largest element.
 func largest(x []float32) (at int) {
 	for j, v := range x {
 		if v > x[at] {

@@ -4,9 +4,9 @@ import (
 	"math/rand/v2"
 )
 
-// A Model is what tokens go through: an embedding, layers, and a linear one that makes logits. A
-// language model has logits for every token, of the one that follows; a classifier (Pool) for every
-// sequence, from the mean of its rows.
+// A Model is an embedding, layers, and a linear layer that computes logits. A language model has
+// logits for the token that follows each token. A classifier (Pool) has logits for each sequence,
+// from the mean of its rows.
 type Model struct {
 	Embed *Embedding
 	Body  Chain
@@ -14,8 +14,8 @@ type Model struct {
 	Pool  bool
 }
 
-// NewModel makes one over a stack of blocks. Positions are the longest sequence if every position
-// is to have a row of its own that is learned; 0: none, where the scores know positions.
+// NewModel returns a model over a stack of blocks. positions is the longest sequence if positions
+// have learned rows; 0 means none, for scores that use positions themselves.
 func NewModel(tokens, positions, classes int, pool bool, c Config, r *rand.Rand) (*Model, error) {
 	body, err := NewStack("block", c, r)
 	if err != nil {
@@ -24,12 +24,12 @@ func NewModel(tokens, positions, classes int, pool bool, c Config, r *rand.Rand)
 	return &Model{NewEmbedding("embed", tokens, positions, c.Dim, r), body, NewLinear("head", c.Dim, classes, true, r), pool}, nil
 }
 
-// Params are all that it has.
+// Params returns all parameters.
 func (m *Model) Params() []*Param {
 	return append(append(m.Embed.Params(), m.Body.Params()...), m.Head.Params()...)
 }
 
-// Plan plans it for so many sequences of so many tokens.
+// Plan plans the model for batch sequences of seq tokens.
 func (m *Model) Plan(on On, batch, seq int) (*ModelPass, error) {
 	embed, err := m.Embed.Plan(batch, seq)
 	if err != nil {
@@ -50,12 +50,13 @@ func (m *Model) Plan(on On, batch, seq int) (*ModelPass, error) {
 
 // A ModelPass runs a Model.
 type ModelPass struct {
-	embed        *EmbeddingPass
-	body, head   Pass
-	batch        int
-	pool         bool
-	mean, spread Mat // of the rows of each sequence; their gradient, spread over them
-	rows         int
+	embed      *EmbeddingPass
+	body, head Pass
+	batch      int
+	pool       bool
+	mean       Mat // mean of the rows of each sequence
+	spread     Mat // gradient of the mean, spread over the rows
+	rows       int
 }
 
 // Forward returns the logits.
@@ -78,7 +79,8 @@ func (p *ModelPass) Forward(tokens []int32) Mat {
 	return p.head.Forward(p.mean)
 }
 
-// Backward takes the gradient by the logits and adds to that of the parameters.
+// Backward takes the gradient with respect to the logits and adds to the gradients of the
+// parameters.
 func (p *ModelPass) Backward(dlogits Mat) {
 	dy := p.head.Backward(dlogits)
 	if p.pool {

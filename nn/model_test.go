@@ -14,8 +14,9 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// Every parameter of a block has the gradient that differences of its twin have: an encoder's and a
-// decoder's, which also looks at an encoder's rows, norms before or behind their layers.
+// TestBlocks checks that every parameter of a block has the gradient of its twin's differences: in
+// an encoder, and in a decoder that also attends to an encoder's rows, with norms before or behind
+// the layers.
 func TestBlocks(t *testing.T) {
 	causal := attn.Causal()
 	for _, c := range []Config{
@@ -35,7 +36,7 @@ func TestBlocks(t *testing.T) {
 		}
 		for _, p := range stack.Params() {
 			if strings.HasSuffix(p.Name, ".b") || strings.HasSuffix(p.Name, ".bias") {
-				p.Normal(r, .3)
+				p.Normal(r, 0.3)
 			}
 		}
 		in, memory := Shape{2, 4, 6}, NewParam("memory", 2*3, 6).Normal(r, 1)
@@ -48,7 +49,7 @@ func TestBlocks(t *testing.T) {
 		}
 		checkLayer(t, l, in, twinOf(stack, in, memory))
 	}
-	for _, c := range []Config{{Heads: 4}, {Heads: 2, Dropout: .1}, {Heads: 2, Dropout: 1, Noise: new(Noise)}} {
+	for _, c := range []Config{{Heads: 4}, {Heads: 2, Dropout: 0.1}, {Heads: 2, Dropout: 1, Noise: new(Noise)}} {
 		c.Layers, c.Dim = 1, 6
 		if _, err := NewStack("b", c, rand.New(rand.NewPCG(1, 1))); err == nil {
 			t.Errorf("%d heads in rows of 6, dropout %v: no error", c.Heads, c.Dropout)
@@ -56,8 +57,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// expertsTwin is a mixture of linear experts, with the choices that the pass makes: they are no
-// function that has a derivative.
+// expertsTwin returns a mixture of linear experts with the choices of the pass, because a choice
+// has no derivative.
 func expertsTwin(e *Experts) twin {
 	return func(w func(*Param) [][]float64, x [][]float64) [][]float64 {
 		logits := linearTwin(e.Gate)(w, x)
@@ -125,12 +126,13 @@ func TestExperts(t *testing.T) {
 	}
 }
 
-// The lesson's gate: three experts are equally good, and the lower indices are taken.
+// TestRoute checks the lesson's gate: three experts are equally good, and the lower indices are
+// chosen.
 func TestRoute(t *testing.T) {
 	e := &Experts{Top: 2}
 	all, chosen, weights := make([]float64, 4), make([]int, 2), make([]float64, 2)
-	e.Route([]float32{.5, .5, -2, .5}, all, chosen, weights)
-	for i, want := range []float64{.32445569, .32445569, .02663294, .32445569} {
+	e.Route([]float32{0.5, 0.5, -2, 0.5}, all, chosen, weights)
+	for i, want := range []float64{0.32445569, 0.32445569, 0.02663294, 0.32445569} {
 		if math.Abs(all[i]-want) > 5e-9 {
 			t.Errorf("weight of expert %d is %v, want %v", i, all[i], want)
 		}
@@ -139,23 +141,24 @@ func TestRoute(t *testing.T) {
 		t.Errorf("chosen %v with %v, want 0 and 1 with their weights", chosen, weights)
 	}
 	e.Renormalise = true
-	if e.Route([]float32{.5, .5, -2, .5}, all, chosen, weights); math.Abs(weights[0]-.5) > 1e-15 {
-		t.Errorf("renormalised %v, want .5", weights)
+	if e.Route([]float32{0.5, 0.5, -2, 0.5}, all, chosen, weights); math.Abs(weights[0]-0.5) > 1e-15 {
+		t.Errorf("renormalised %v, want 0.5", weights)
 	}
 	e.StraightThrough = true
-	if e.Route([]float32{9, 1, -2, .5}, all, chosen, weights); weights[0] != .5 || weights[1] != .5 {
-		t.Errorf("straight through %v, want .5", weights)
+	if e.Route([]float32{9, 1, -2, 0.5}, all, chosen, weights); weights[0] != 0.5 || weights[1] != 0.5 {
+		t.Errorf("straight through %v, want 0.5", weights)
 	}
 }
 
-// The loss of balance is 1 when all are chosen alike, and its gradient is that of differences.
+// TestBalance checks that the loss of balance is 1 when all experts are chosen equally often, and
+// that its gradient equals differences.
 func TestBalance(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 1))
 	e, err := NewExperts("e", 3, 3, 1, func(i int) Layer { return NewLinear(fmt.Sprint("e", i), 3, 3, false, r) }, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Balance = .7
+	e.Balance = 0.7
 	pass, _, err := e.Plan(On{Kernel: kernels.All()[0], Products: NewMultiplier(asm.Levels()[0].Ops, nil)}, Shape{1, 12, 3})
 	if err != nil {
 		t.Fatal(err)
@@ -179,19 +182,20 @@ func TestBalance(t *testing.T) {
 				sum += 3 * float64(p.Load[i]) / 12 * math.Exp(v) / z / 12
 			}
 		}
-		return .7 * sum
+		return 0.7 * sum
 	})
 	near(t, "gradient of the gate", e.Gate.W.Grad, want, 0)
-	if p.BalanceLoss < .5 || p.BalanceLoss > 3 {
-		t.Errorf("loss of balance %v of 3 experts, which lies between .5 and 3", p.BalanceLoss)
+	if p.BalanceLoss < 0.5 || p.BalanceLoss > 3 {
+		t.Errorf("loss of balance %v of 3 experts, which lies between 0.5 and 3", p.BalanceLoss)
 	}
 }
 
-// A dropout keeps about its part, scales what it keeps, gives the same on any team and another at
-// another step, and lets gradients pass where it let numbers pass.
+// TestDropout checks that a dropout keeps about its share, scales the kept elements, and passes
+// gradients where it passed numbers. Its choice is the same on any team and differs at another
+// step.
 func TestDropout(t *testing.T) {
 	noise := &Noise{Seed: 5, Train: true}
-	d := &Dropout{Rate: .25, Layer: 3, Noise: noise}
+	d := &Dropout{Rate: 0.25, Layer: 3, Noise: noise}
 	ops := asm.Levels()[0].Ops
 	in := Shape{1, 200, 50}
 	pass, _, err := d.Plan(On{Products: NewMultiplier(ops, nil)}, in)
@@ -205,12 +209,12 @@ func TestDropout(t *testing.T) {
 		switch y {
 		case 0:
 			zeros++
-		case float32(1 / .75):
+		case float32(1 / 0.75):
 		default:
-			t.Fatalf("an element is %v, want 0 or %v", y, 1/.75)
+			t.Fatalf("an element is %v, want 0 or %v", y, 1/0.75)
 		}
 	}
-	if math.Abs(float64(zeros)-2500) > 4*math.Sqrt(10000*.25*.75) {
+	if math.Abs(float64(zeros)-2500) > 4*math.Sqrt(10000*0.25*0.75) {
 		t.Errorf("%d of 10000 are 0, want about 2500", zeros)
 	}
 	if dx := pass.Backward(x); !slices.Equal(dx.Data, first) {
@@ -235,7 +239,7 @@ func TestDropout(t *testing.T) {
 	}
 }
 
-// language is a small language model.
+// language returns a small language model.
 func language(t *testing.T, r *rand.Rand, c Config) *Model {
 	t.Helper()
 	c.Layers, c.Dim, c.Heads, c.Act, c.Bias, c.Mask = 2, 16, 4, GELU, true, attn.Causal()
@@ -255,8 +259,8 @@ func language(t *testing.T, r *rand.Rand, c Config) *Model {
 	return m
 }
 
-// Reading through caches, in chunks of any length and token by token, gives the logits of one pass
-// over all: whatever it is that layers keep.
+// TestGeneratorIsOnePass checks that reading through caches of any kind, in chunks and token by
+// token, gives the logits of one pass over all rows.
 func TestGeneratorIsOnePass(t *testing.T) {
 	cos, sin := attn.RopeTables(10000, 64, 4)
 	configs := map[string]Config{
@@ -317,8 +321,8 @@ func TestGeneratorIsOnePass(t *testing.T) {
 	})
 }
 
-// Greedy generation through the cache is greedy generation by full passes, token for token; and
-// tokens chosen at random follow their weights.
+// TestGenerate checks that greedy generation through the cache gives the tokens of greedy
+// generation by full passes, and that random tokens follow their weights.
 func TestGenerate(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 1))
 	m := language(t, r, Config{})
@@ -362,7 +366,7 @@ func TestSampler(t *testing.T) {
 	for _, s := range []Sampler{{Temperature: 1}, {Temperature: -1, Rand: rand.New(rand.NewPCG(33, 1))}} {
 		func() {
 			defer func() {
-				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "want 0, or more and a Rand") {
+				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "want 0, or a positive one and a Rand") {
 					t.Errorf("temperature %v, a source of random numbers %v: %v", s.Temperature, s.Rand != nil, r)
 				}
 			}()
@@ -377,10 +381,10 @@ func TestSampler(t *testing.T) {
 		want []float64 // weights
 	}{
 		{Sampler{Temperature: 1}, []float64{math.Exp(1), math.Exp(3), math.Exp(2), math.Exp(3), 0}},
-		{Sampler{Temperature: .5}, []float64{math.Exp(2), math.Exp(6), math.Exp(4), math.Exp(6), 0}},
+		{Sampler{Temperature: 0.5}, []float64{math.Exp(2), math.Exp(6), math.Exp(4), math.Exp(6), 0}},
 		{Sampler{Temperature: 1, TopK: 2}, []float64{0, 1, 0, 1, 0}},
-		{Sampler{Temperature: 1, TopP: .5}, []float64{0, 1, 0, 1, 0}},
-		{Sampler{Temperature: 1, TopP: .39}, []float64{0, 1, 0, 0, 0}},
+		{Sampler{Temperature: 1, TopP: 0.5}, []float64{0, 1, 0, 1, 0}},
+		{Sampler{Temperature: 1, TopP: 0.39}, []float64{0, 1, 0, 0, 0}},
 		{Sampler{Temperature: 1, TopP: 1}, []float64{math.Exp(1), math.Exp(3), math.Exp(2), math.Exp(3), 0}},
 	} {
 		test.s.Rand = rand.New(rand.NewPCG(33, 1))
@@ -401,8 +405,8 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// A small encoder learns which token is the most frequent, the same bits on one worker and on two;
-// and a step allocates nothing.
+// TestLearns checks that a small encoder learns which token is the most frequent, with the same
+// bits on one worker and on two, and that a step allocates nothing.
 func TestLearns(t *testing.T) {
 	train := func(workers, steps int) (loss float64, params []*Param) {
 		r := rand.New(rand.NewPCG(41, 1))
@@ -451,7 +455,7 @@ func TestLearns(t *testing.T) {
 			loss, _, dlogits = criterion.Loss(pass.Forward(tokens), targets)
 			pass.Backward(dlogits)
 			ClipGrads(params, 1)
-			adam.Step(.01)
+			adam.Step(0.01)
 		}
 		for range steps {
 			step()
@@ -462,8 +466,8 @@ func TestLearns(t *testing.T) {
 		return loss, params
 	}
 	loss, one := train(1, 150)
-	if loss > .5 {
-		t.Errorf("the loss came to %v, want at most .5 of 1.1", loss)
+	if loss > 0.5 {
+		t.Errorf("the loss came to %v, want at most 0.5 of 1.1", loss)
 	}
 	_, two := train(2, 150)
 	for i := range one {

@@ -26,7 +26,7 @@ func (a altered) Plan(on On, in Shape) (Pass, int, error) {
 	return a.change(on, p), dim, nil
 }
 
-// instead is a layer that runs as another.
+// instead is a layer that runs as another layer.
 type instead struct {
 	Layer
 	other Layer
@@ -65,7 +65,7 @@ func (p wrongPass) Backward(dy Mat) Mat {
 	return p.Pass.Backward(dy)
 }
 
-// untrained is a layer that leaves a parameter without its gradient.
+// untrained returns a layer that leaves a parameter without its gradient.
 func untrained(l Layer, p *Param) Layer {
 	return altered{l, func(_ On, pass Pass) Pass {
 		return wrongPass{Pass: pass, backward: func(dy Mat) Mat {
@@ -77,7 +77,7 @@ func untrained(l Layer, p *Param) Layer {
 	}}
 }
 
-// transposed multiplies with the transpose of a square W: forward, or going back, or both.
+// transposed multiplies by the transpose of a square W: forward, backward, or both.
 type transposed struct {
 	*linearPass
 	forward, back bool
@@ -106,8 +106,8 @@ func (p transposed) Backward(dy Mat) Mat {
 	return dx
 }
 
-// stacked is a kernel that takes heads to lie one after another, [head][row], where they lie side
-// by side: the split that forgets to exchange two axes.
+// stacked is a kernel that assumes heads one after another, [head][row], when they are side by
+// side: a split that forgets to exchange two axes.
 type stacked struct{ attn.Kernel }
 
 func (k stacked) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
@@ -128,8 +128,7 @@ func (p stackedPlan) Forward(a *attn.Args) {
 	p.Differentiable.Forward(&wrong)
 }
 
-// Every bug that a layer can have is found by the check that all layers go through, and found where
-// it is.
+// TestMutants checks that the check for all layers finds every bug, and names the place of the bug.
 func TestMutants(t *testing.T) {
 	ops := asm.Levels()[0].Ops
 	r := rand.New(rand.NewPCG(61, 1))
@@ -147,7 +146,7 @@ func TestMutants(t *testing.T) {
 	}
 	attention.Mask = attn.Causal()
 	for _, l := range []*Linear{attention.Q, attention.K, attention.V, attention.Out} {
-		l.B.Normal(r, .5)
+		l.B.Normal(r, 0.5)
 	}
 	experts, err := NewExperts("e", 8, 4, 2, func(i int) Layer { return NewLinear(fmt.Sprint("e", i), 8, 3, true, r) }, r)
 	if err != nil {
@@ -164,7 +163,7 @@ func TestMutants(t *testing.T) {
 
 	unmasked, hotter, shared := *attention, *attention, *attention
 	unmasked.Mask = attn.Full()
-	hotter.Score.Scale = .5 // 1/d, where 1/sqrt(d) is right
+	hotter.Score.Scale = 0.5 // 1/d, where 1/sqrt(d) is right
 	shared.K = &Linear{W: attention.Q.W, B: attention.Q.B}
 	shared.KVHeads, shared.V = 4, attention.Q
 	other := func() *Attention {
@@ -193,10 +192,10 @@ func TestMutants(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name  string
-		right Layer // which passes
+		right Layer // passes the check
 		wrong Layer
 		like  twin
-		want  string // what is found wrong
+		want  string // the beginning of the error
 	}{
 		{"a bias has no gradient", linear, untrained(linear, linear.B), linearLike, "gradient by l.b: "},
 		{"weights have no gradient", linear, untrained(linear, linear.W), linearLike, "gradient by l.w: "},
@@ -258,7 +257,7 @@ func TestMutants(t *testing.T) {
 		{"fused, keys and values change places", fused, instead{fused, exchanged}, attentionTwin(fused, in, nil), "output: "},
 		{"fused, keys have no gradient", fused, altered{fused, func(_ On, p Pass) Pass {
 			a := p.(*AttentionPass)
-			a.gk = NewMat(a.gk.Rows, a.gk.Cols) // which is no part of the whole
+			a.gk = NewMat(a.gk.Rows, a.gk.Cols) // not part of the fused gradient
 			return a
 		}}, attentionTwin(fused, in, nil), "gradient by the input: "},
 		{"what cross-attention looks at has no gradient", decoder, untrained(decoder, memory), attentionTwin(cross, in, memory), "gradient by memory: "},
@@ -278,7 +277,7 @@ func TestMutants(t *testing.T) {
 
 		{"gradients leak to experts that were not chosen", experts, altered{experts, func(_ On, p Pass) Pass {
 			e, raw := p.(*ExpertsPass), *experts
-			raw.Renormalise = false // then all gates have a part in the weights of the chosen
+			raw.Renormalise = false // then all gates affect the weights of the chosen
 			return whileBack(p, func() { e.layer = &raw }, func() { e.layer = experts })
 		}}, expertsLike, "gradient by the input: "},
 		{"the gate has no gradient", experts, untrained(experts, experts.Gate.W), expertsLike, "gradient by e.gate.w: "},

@@ -8,23 +8,25 @@ import (
 	"attnlab/theory/geometry"
 )
 
-// Natural goes down the natural gradient, in which the size of a step is how much it changes what
-// is predicted, and not how much it changes numbers:
+// Natural is descent along the natural gradient. It measures a step by how much the predictions
+// change, not by how much the parameters change:
 //
-//	w -= rate (F + damping 1)^-1 g        F = Σ weight s s^T, over the gradients s observed since the last step
+//	w -= rate (F + damping 1)^-1 g
+//	F = Σ weight s s^T             over the gradients s observed since the last step
 //
-// F is Fisher's information when, for each of n rows (or sequences) that are predicted alone and
-// each outcome y, the gradient s of -log p(y) is observed with the weight p(y)/n. The empirical
-// information has one observation a row, of its own target's loss with the weight 1/n: cheaper, and
-// as good as the targets are drawn from what is predicted. Each observation is a backward pass of
-// its own, from a pass that is planned for one row:
+// F is Fisher's information if every outcome y of every row is observed: the gradient s of -log
+// p(y) with the weight p(y)/n, for n rows (or sequences) that are predicted independently. The
+// empirical information needs one observation for each row: the loss of the row's target with the
+// weight 1/n. It is cheaper, and as good if targets are distributed as predicted.
+//
+// Each observation is a backward pass of its own, from a pass that is planned for one row:
 //
 //	for each row: Forward, ClearGrads, Backward, Observe(1/n)
 //	Forward, ClearGrads, Backward of all rows, Step(rate)
 //
-// All of it is float64. F has the square of the number of parameters: an observation costs as many
-// operations, and a step a third of the cube. So it is for small layers, or for one layer of a
-// model whose others are trained otherwise; a Trainer, which observes nothing, cannot drive it.
+// Everything is float64. For n parameters F has n^2 elements. An observation takes as many
+// operations and a step n^3/3, so use Natural for a small layer, and another optimiser for the
+// other layers. A Trainer cannot use it, because it observes nothing.
 type Natural struct {
 	params   []*Param
 	damping  float64
@@ -34,31 +36,32 @@ type Natural struct {
 	steps    int64
 }
 
-// mostNatural is as many parameters as a step of some 3e9 operations can have: a second or two.
+// mostNatural is the largest number of parameters. A step with that many takes about 3e9
+// operations.
 const mostNatural = 2048
 
-// NewNatural makes one. The damping must be more than 0: where outcomes are classes, no shift of
-// all logits can be seen, and F alone is singular. It should be small beside the information that
-// counts, as .001 of it: the larger, the more of the step is along the plain gradient, divided by
-// it.
+// NewNatural returns a Natural. The damping must be positive: adding a constant to all logits of
+// classes changes no prediction, so F alone is singular. The damping should be small compared with
+// the information that counts, for example 0.001 of it. The larger it is, the more a step resembles
+// the plain gradient divided by the damping.
 func NewNatural(params []*Param, damping float64) (*Natural, error) {
 	n := Count(params)
 	if n == 0 || n > mostNatural {
-		return nil, fmt.Errorf("nn: natural gradient of %d parameters: it solves as many equations, and takes 1 to %d; give it one layer's, and the others to Adam", n, mostNatural)
+		return nil, fmt.Errorf("nn: natural gradient of %d parameters, want 1 to %d: give it the parameters of one layer, and the others to Adam", n, mostNatural)
 	}
 	if !(damping > 0) {
-		return nil, fmt.Errorf("nn: natural gradient with a damping of %v: want more than 0, as the information of classes is singular", damping)
+		return nil, fmt.Errorf("nn: natural gradient with a damping of %v, want more than 0: the information of classes is singular", damping)
 	}
 	return &Natural{params: params, damping: damping, f: mat.NewSymDense(n, nil), gradient: make([]float64, n)}, nil
 }
 
-// Observe adds to the information that of the gradients as they are: of the loss of one row alone.
+// Observe adds the present gradients, those of the loss of one row alone, to the information.
 func (o *Natural) Observe(weight float64) {
 	o.f.SymRankOne(o.f, weight, mat.NewVecDense(len(o.gradient), o.take()))
 	o.observed = true
 }
 
-// take is all gradients in one row.
+// take returns all gradients in one slice.
 func (o *Natural) take() []float64 {
 	at := 0
 	for _, p := range o.params {
@@ -72,11 +75,11 @@ func (o *Natural) take() []float64 {
 	return o.gradient
 }
 
-// Step changes the parameters, and forgets what was observed. It panics if that is nothing, or no
-// number.
+// Step changes the parameters and clears the information. It panics if nothing was observed since
+// the last Step, or if the information is not finite.
 func (o *Natural) Step(rate float64) {
 	if !o.observed {
-		panic("nn: a natural gradient without information: Observe the gradient of each row before every Step")
+		panic("nn: natural gradient without information: Observe the gradient of each row before every Step")
 	}
 	step, err := geometry.Natural(o.f, o.take(), o.damping)
 	if err != nil {
@@ -97,5 +100,5 @@ func (o *Natural) Step(rate float64) {
 	o.steps++
 }
 
-// State is no memory: information is forgotten with every step.
+// State returns no matrices: every step clears the information.
 func (o *Natural) State() ([]Mat, *int64) { return nil, &o.steps }

@@ -10,8 +10,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// regression is softmax regression on rows whose columns differ in size by 100: 200 rows, 3
-// classes.
+// regression is softmax regression on 200 rows of 3 classes, with columns whose sizes differ by a
+// factor of 100.
 type regression struct {
 	x         Mat
 	targets   []int32
@@ -23,7 +23,7 @@ type regression struct {
 func newRegression(t *testing.T) *regression {
 	t.Helper()
 	const rows, classes = 200, 3
-	sizes := []float64{1, 1, .1, .01}
+	sizes := []float64{1, 1, 0.1, 0.01}
 	r := rand.New(rand.NewPCG(71, 1))
 	g := &regression{x: NewMat(rows, len(sizes)), layer: NewLinear("l", len(sizes), classes, false, r)}
 	g.layer.W.W.Clear()
@@ -56,7 +56,7 @@ func newRegression(t *testing.T) *regression {
 	return g
 }
 
-// gradient leaves that of the loss of all rows.
+// gradient computes the gradient of the loss of all rows.
 func (g *regression) gradient() (loss float64) {
 	ClearGrads(g.layer.Params())
 	loss, _, d := g.criterion.Loss(g.all.Forward(g.x), g.targets)
@@ -64,7 +64,7 @@ func (g *regression) gradient() (loss float64) {
 	return loss
 }
 
-// observe has the optimiser see the information: of every outcome, or of the targets alone.
+// observe observes the information: of every outcome, or of the targets alone.
 func (g *regression) observe(o *Natural, empirical bool) {
 	n := float64(g.x.Rows)
 	p := NewMat(1, g.layer.W.W.Cols)
@@ -81,7 +81,7 @@ func (g *regression) observe(o *Natural, empirical bool) {
 			if empirical && y != int(g.targets[i]) {
 				continue
 			}
-			s := NewMat(1, p.Cols) // of -log p(y)
+			s := NewMat(1, p.Cols) // the gradient of -log p(y)
 			copy(s.Data, p.Data)
 			s.Data[y]--
 			ClearGrads(g.layer.Params())
@@ -94,8 +94,8 @@ func (g *regression) observe(o *Natural, empirical bool) {
 	}
 }
 
-// On a problem that is badly conditioned the natural gradient comes in a few steps to where the
-// gradient does not come in thousands, at any rate.
+// TestNatural checks that on a badly conditioned problem a few steps of the natural gradient
+// achieve what thousands of steps of the gradient do not, at any rate.
 func TestNatural(t *testing.T) {
 	natural := func(empirical bool, steps int) float64 {
 		g := newRegression(t)
@@ -114,8 +114,8 @@ func TestNatural(t *testing.T) {
 		return g.gradient()
 	}
 	least := natural(false, 40)
-	if begun := newRegression(t).gradient(); math.Abs(begun-math.Log(3)) > 1e-6 || least > begun-.2 {
-		t.Errorf("the loss falls from %v to %v: want it to fall from log 3, by .2 at least", begun, least)
+	if begun := newRegression(t).gradient(); math.Abs(begun-math.Log(3)) > 1e-6 || least > begun-0.2 {
+		t.Errorf("the loss falls from %v to %v: want it to fall from log 3, by 0.2 at least", begun, least)
 	}
 	if loss := natural(false, 8); loss > least+1e-4 {
 		t.Errorf("after 8 steps the loss is %v, want the least, %v", loss, least)
@@ -126,21 +126,21 @@ func TestNatural(t *testing.T) {
 	if again := natural(false, 8); again != natural(false, 8) {
 		t.Error("twice the same steps, and another loss")
 	}
-	for _, rate := range []float64{.3, 1, 2, 4, 8} {
+	for _, rate := range []float64{0.3, 1, 2, 4, 8} {
 		g := newRegression(t)
 		o := NewSGD(g.layer.Params(), 0)
 		for range 3000 {
 			g.gradient()
 			o.Step(rate)
 		}
-		if loss := g.gradient(); !(loss > least+.01) {
+		if loss := g.gradient(); !(loss > least+0.01) {
 			t.Errorf("along the gradient, at a rate of %v, the loss is %v after 3000 steps: this problem, whose least is %v, is not hard", rate, loss, least)
 		}
 	}
 }
 
-// A step is (F + damping)^-1 g: F = 2 (1,0)(1,0)^T + (1,1)(1,1)^T and a damping of 1 make 4 1, 1 2
-// of it, which (0,1) solves for g = (1,2).
+// TestNaturalStep checks that a step is (F + damping)^-1 g. F = 2 (1,0)(1,0)^T + (1,1)(1,1)^T with
+// a damping of 1 is (4 1, 1 2), and (0,1) solves it for g = (1,2).
 func TestNaturalStep(t *testing.T) {
 	p := NewParam("p", 1, 2)
 	o, err := NewNatural([]*Param{p}, 1)
@@ -149,10 +149,10 @@ func TestNaturalStep(t *testing.T) {
 	}
 	step := func() (says any) {
 		defer func() { says = recover() }()
-		o.Step(.5)
+		o.Step(0.5)
 		return nil
 	}
-	for range 2 { // it forgets
+	for range 2 { // the second time checks that the first was forgotten
 		if says := step(); says == nil || !strings.Contains(fmt.Sprint(says), "Observe") {
 			t.Errorf("a step without information: %v", says)
 		}
@@ -162,8 +162,8 @@ func TestNaturalStep(t *testing.T) {
 		copy(p.Grad.Data, []float32{1, 1})
 		o.Observe(1)
 		copy(p.Grad.Data, []float32{1, 2})
-		if says := step(); says != nil || math.Abs(float64(p.W.Data[0])) > 1e-7 || math.Abs(float64(p.W.Data[1])+.5) > 1e-7 {
-			t.Errorf("a step to %v, %v; want 0 and -.5", p.W.Data, says)
+		if says := step(); says != nil || math.Abs(float64(p.W.Data[0])) > 1e-7 || math.Abs(float64(p.W.Data[1])+0.5) > 1e-7 {
+			t.Errorf("a step to %v, %v; want 0 and -0.5", p.W.Data, says)
 		}
 	}
 	p.Grad.Data[0] = float32(math.NaN())
@@ -175,7 +175,7 @@ func TestNaturalStep(t *testing.T) {
 		n       int
 		damping float64
 		want    string
-	}{{mostNatural + 1, 1, "takes 1 to 2048"}, {0, 1, "takes 1 to 2048"}, {3, 0, "want more than 0"}, {3, math.NaN(), "want more than 0"}} {
+	}{{mostNatural + 1, 1, "want 1 to 2048"}, {0, 1, "want 1 to 2048"}, {3, 0, "want more than 0"}, {3, math.NaN(), "want more than 0"}} {
 		if _, err := NewNatural([]*Param{NewParam("p", 1, bad.n)}, bad.damping); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%d parameters, damping %v: %v, want %q", bad.n, bad.damping, err, bad.want)
 		}

@@ -2,12 +2,13 @@ package nn
 
 import "math"
 
-// A Norm makes every row one of mean 0 (if it is centred) and mean square 1, and then scales and
-// shifts its columns:
+// A Norm normalises every row to mean square 1, and to mean 0 if it is centred. It then scales and
+// shifts the columns:
 //
 //	x'_c = (x_c - mean) / sqrt(mean of (x - mean)^2 + eps)        mean is 0 if not centred
 //	y_c  = gain_c x'_c + bias_c
-//	dx   = (g - mean(g) - x' mean(g x')) / sqrt(...)              g_c = dy_c gain_c; mean(g) only if centred
+//	dx   = (g - mean(g) - x' mean(g x')) / sqrt(...)              mean(g) only if centred
+//	g_c  = dy_c gain_c
 //
 // Sums over a row are float64.
 type Norm struct {
@@ -17,17 +18,17 @@ type Norm struct {
 	Eps     float64
 }
 
-// NewLayerNorm is a Norm as layer normalisation has it.
+// NewLayerNorm returns layer normalisation.
 func NewLayerNorm(name string, dim int) *Norm {
 	return &Norm{Gain: NewParam(name+".gain", 1, dim).Ones(), Bias: NewParam(name+".bias", 1, dim), Centred: true, Eps: 1e-5}
 }
 
-// NewRMSNorm is one as root-mean-square normalisation has it: not centred, nor shifted.
+// NewRMSNorm returns root-mean-square normalisation, which neither centres nor shifts.
 func NewRMSNorm(name string, dim int) *Norm {
 	return &Norm{Gain: NewParam(name+".gain", 1, dim).Ones(), Eps: 1e-5}
 }
 
-// Params are the gain and the bias.
+// Params returns the gain and the bias.
 func (n *Norm) Params() []*Param {
 	if n.Bias == nil {
 		return []*Param{n.Gain}
@@ -35,7 +36,7 @@ func (n *Norm) Params() []*Param {
 	return []*Param{n.Gain, n.Bias}
 }
 
-// Plan allocates. What it returns is a *NormPass.
+// Plan allocates. It returns a *NormPass.
 func (n *Norm) Plan(on On, in Shape) (Pass, int, error) {
 	if err := expect(n.Gain.Name, in, n.Gain.W.Cols); err != nil {
 		return nil, 0, err
@@ -49,13 +50,12 @@ func (n *Norm) Plan(on On, in Shape) (Pass, int, error) {
 type NormPass struct {
 	rowwise
 	layer         *Norm
-	mean, inverse []float64 // by row; inverse is 1/sqrt(...)
+	mean, inverse []float64 // for each row; inverse is 1/sqrt(...)
 	params        func(worker, task int)
 }
 
-// Moments are, of each row of the last Forward, the mean that was subtracted, which is 0 if the
-// norm is not centred, and the 1/sqrt(...) that what remained was multiplied by. They belong to the
-// pass.
+// Moments returns two numbers for each row of the last Forward: the mean that was subtracted, 0 if
+// the norm is not centred, and the factor 1/sqrt(...). The slices belong to the pass.
 func (p *NormPass) Moments() (mean, inverse []float64) {
 	return p.mean[:p.x.Rows], p.inverse[:p.x.Rows]
 }
@@ -90,7 +90,7 @@ func (p *NormPass) forwardRows(_, task int) {
 	}
 }
 
-// Backward runs it back.
+// Backward runs the norm backward.
 func (p *NormPass) Backward(dy Mat) Mat {
 	dx := p.rowwise.Backward(dy)
 	p.on.Products.eachRow(dy.Cols, p.params)
@@ -118,8 +118,8 @@ func (p *NormPass) backwardRows(_, task int) {
 	}
 }
 
-// paramColumns adds up the gradients of some columns' gain and bias, row by row: the same order on
-// any team.
+// paramColumns adds up the gradients of some columns' gain and bias, row by row, so that the order
+// is the same on every team.
 func (p *NormPass) paramColumns(_, task int) {
 	gain, bias := p.layer.Gain.Grad.Row(0), []float32(nil)
 	if p.layer.Bias != nil {

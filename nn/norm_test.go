@@ -7,8 +7,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// The rows 1, 3 and 5, 9 have means 2 and 7, and squares about them of mean 1 and 4; their own
-// squares have means 5 and 53.
+// TestMoments checks rows that a reader can verify. The rows 1, 3 and 5, 9 have means 2 and 7 and
+// variances 1 and 4; the means of their squares are 5 and 53.
 func TestMoments(t *testing.T) {
 	x := Mat{[]float32{1, 3, 5, 9}, 2, 2, 2}
 	for _, test := range []struct {

@@ -2,15 +2,16 @@ package nn
 
 import "math"
 
-// An Optimiser changes parameters by their gradients. Step is one change at a learning rate;
-// gradients are left as they are. State is what it remembers of the parameters, matrices in an
-// order of its own that a checkpoint keeps, and how many steps it has taken.
+// An Optimiser changes parameters by their gradients.
 type Optimiser interface {
+	// Step makes one change at a learning rate. It does not change the gradients.
 	Step(rate float64)
+	// State returns what the optimiser remembers: matrices in a fixed order, which a checkpoint
+	// keeps, and the number of steps taken.
 	State() (memory []Mat, steps *int64)
 }
 
-// SGD goes down the gradient: w -= rate v, v = momentum v + g.
+// SGD is gradient descent with momentum: v = momentum v + g, w -= rate v.
 type SGD struct {
 	params   []*Param
 	momentum float64
@@ -18,7 +19,7 @@ type SGD struct {
 	steps    int64
 }
 
-// NewSGD makes one; momentum 0 is none.
+// NewSGD returns an SGD; a momentum of 0 means none.
 func NewSGD(params []*Param, momentum float64) *SGD {
 	s := &SGD{params: params, momentum: momentum}
 	if momentum != 0 {
@@ -27,7 +28,7 @@ func NewSGD(params []*Param, momentum float64) *SGD {
 	return s
 }
 
-// like is matrices of zeros with the shapes of parameters.
+// like returns matrices of zeros with the shapes of parameters.
 func like(params []*Param) []Mat {
 	var list []Mat
 	for _, p := range params {
@@ -54,15 +55,14 @@ func (s *SGD) Step(rate float64) {
 	}
 }
 
-// State is the momenta.
+// State returns the momenta.
 func (s *SGD) State() ([]Mat, *int64) { return s.v, &s.steps }
 
-// Adam scales every element's step by how large its gradients have been:
+// Adam scales each element's step by the size of its past gradients. The decay is separate from the
+// gradient, as in AdamW:
 //
 //	m = b1 m + (1-b1) g        v = b2 v + (1-b2) g^2
 //	w -= rate (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay w)
-//
-// the decay apart from the gradient, as AdamW has it.
 type Adam struct {
 	B1, B2, Eps, Decay float64
 
@@ -71,9 +71,9 @@ type Adam struct {
 	steps  int64
 }
 
-// NewAdam makes one with the usual constants: .9, .999, 1e-8.
+// NewAdam returns an Adam with the usual constants: 0.9, 0.999 and 1e-8.
 func NewAdam(params []*Param, decay float64) *Adam {
-	a := &Adam{B1: .9, B2: .999, Eps: 1e-8, Decay: decay, params: params}
+	a := &Adam{B1: 0.9, B2: 0.999, Eps: 1e-8, Decay: decay, params: params}
 	for _, m := range like(params) {
 		a.memory = append(a.memory, m, NewMat(m.Rows, m.Cols))
 	}
@@ -96,18 +96,18 @@ func (a *Adam) Step(rate float64) {
 	}
 }
 
-// State is the moments.
+// State returns the moments.
 func (a *Adam) State() ([]Mat, *int64) { return a.memory, &a.steps }
 
-// ClearGrads makes all gradients 0.
+// ClearGrads sets all gradients to 0.
 func ClearGrads(params []*Param) {
 	for _, p := range params {
 		p.Grad.Clear()
 	}
 }
 
-// ClipGrads scales all gradients so that their norm together is at most most, and returns what it
-// was.
+// ClipGrads scales all gradients so that their common norm is at most most. It returns the norm
+// before that.
 func ClipGrads(params []*Param, most float64) float64 {
 	square := 0.0
 	for _, p := range params {
@@ -127,14 +127,14 @@ func ClipGrads(params []*Param, most float64) float64 {
 	return norm
 }
 
-// A Schedule is a learning rate by step: it climbs to Rate over Warmup steps, and then falls along
-// half a cosine to Least at the last of Steps.
+// A Schedule is a learning rate for each step. It rises linearly to Rate over Warmup steps, then
+// falls along half a cosine to Least at the last of Steps.
 type Schedule struct {
 	Rate, Least   float64
 	Warmup, Steps int64
 }
 
-// At is the rate of a step, the first being 0.
+// At returns the rate of a step. The first step is 0.
 func (s Schedule) At(step int64) float64 {
 	if step < s.Warmup {
 		return s.Rate * float64(step+1) / float64(s.Warmup)

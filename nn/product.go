@@ -17,19 +17,19 @@ type Product struct {
 	Add     bool
 }
 
-// How a product is split. Terms are added up in runs of depth, in registers, and each run is then
-// added to C. A panel of B, of depth rows and width columns, is packed and stays in the first-level
-// cache while all rows of a task go past it. A task is high rows and width columns of C: whatever
-// team takes the tasks, an element is added up in the same order.
+// How a product is divided. Addends are summed in registers, depth at a time, and each sum is added
+// to C. A panel of B, of depth rows and width columns, is packed and stays in the first-level cache
+// while it is multiplied by all rows of a task. A task is high rows and width columns of C. On
+// every team an element is summed in the same order.
 //
-// For up to inPlaceRows rows of C, packing costs more than it saves: B is read in place, in strips
-// of columns. The additions are the same, and so are the bits: a row comes out alone as it does
-// among others. Only if B is transposed are its rows multiplied with those of A in place, longest
-// terms in each call, which adds up in another order.
+// For up to inPlaceRows rows of C, packing costs more than it saves. B is then read in place, in
+// strips of columns. The additions are the same, so a row has the same bits alone and among others.
+// A transposed B is the exception: its rows are multiplied by those of A in place, longest numbers
+// in each call, which sums in another order.
 //
-// If A is transposed, a micro-tile reads a few numbers of each of depth of its rows. Rows that are
-// a multiple of alias apart all map to one set of the first-level cache: of such an A, aside
-// columns at a time are packed too.
+// If A is transposed, a micro-tile reads a few numbers from each of depth rows of A. Rows whose
+// distance is a multiple of alias all map to one set of the first-level cache. Such an A is packed
+// too, aside columns at a time.
 //
 // Tuning: docs/tuning.md#products
 const (
@@ -43,17 +43,17 @@ const (
 	alias       = 4096 / 4
 )
 
-// A Multiplier computes products on the loops of an instruction set, one at a time: it panics when
-// a second product begins before the first has ended. It allocates nothing after it was made.
+// A Multiplier computes products on the loops of an instruction set, one at a time. It panics when
+// a second product begins before the first has ended. It allocates only when it is made.
 type Multiplier struct {
 	guard   attn.Guard
 	ops     *asm.Ops
 	team    *attn.Team
 	workers []productWorker
-	p       Product // the one being computed
+	p       Product // the current product
 	inPlace bool    // B is not packed
 	width   int     // columns of a task
-	columns int     // tasks side by side
+	columns int     // number of tasks side by side
 	task    func(worker, task int)
 	watch   func(p Product, took time.Duration)
 }
@@ -66,7 +66,7 @@ type productWorker struct {
 	a     []float32 // [depth][aside]
 }
 
-// NewMultiplier returns a Multiplier that shares the work among a team; nil is the caller's
+// NewMultiplier returns a Multiplier that shares its work among a team. A nil team is the caller's
 // goroutine.
 func NewMultiplier(ops *asm.Ops, team *attn.Team) *Multiplier {
 	m := &Multiplier{ops: ops, team: team, workers: make([]productWorker, team.Workers())}
@@ -79,13 +79,13 @@ func NewMultiplier(ops *asm.Ops, team *attn.Team) *Multiplier {
 	return m
 }
 
-// Watch calls f after every later product, with the time that it took. Without it, or after a nil
-// f, no clock is read.
+// Watch makes the Multiplier call f after every later product, with the product's duration. Without
+// Watch, or after a nil f, no clock is read.
 func (m *Multiplier) Watch(f func(p Product, took time.Duration)) { m.watch = f }
 
-// Do computes a product. C must not share elements with A or B. Shapes that do not fit are a panic.
-// An element has the same bits on any team and, if B is not transposed, whatever other rows there
-// are.
+// Do computes a product. C must not share elements with A or B. Do panics on shapes that do not
+// fit. An element has the same bits on any team. If B is not transposed, they do not depend on
+// other rows either.
 func (m *Multiplier) Do(p Product) {
 	if m.watch == nil {
 		m.do(p)
@@ -107,7 +107,7 @@ func (m *Multiplier) do(p Product) {
 		inner, cols = cols, inner
 	}
 	if rows != p.C.Rows || cols != p.C.Cols || inner != terms {
-		panic(fmt.Sprintf("nn: product of %v (transposed: %v) and %v (transposed: %v) into %v", p.A, p.AT, p.B, p.BT, p.C))
+		panic(fmt.Sprintf("nn: the product of %v (transposed: %v) and %v (transposed: %v) does not fit %v", p.A, p.AT, p.B, p.BT, p.C))
 	}
 	if terms == 0 {
 		if !p.Add {
@@ -158,8 +158,8 @@ func (m *Multiplier) compute(worker, task int) {
 	}
 }
 
-// transposed adds the terms that start at k to the results of the worker's call. Its rows are
-// columns r, r+1, ... of A.
+// transposed adds the products of rows k to k+depth of A and B to the results of the worker's call.
+// The rows of the result are columns r, r+1, ... of A.
 func (m *Multiplier) transposed(w *productWorker, k, r int) {
 	o, a := &w.outer, &m.p.A
 	if m.inPlace || a.Stride%alias != 0 {

@@ -13,7 +13,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// eachISA runs a test on the loops of every instruction set. One that is not here is skipped aloud.
+// eachISA runs a test on the loops of every instruction set. It skips, and logs, the sets that the
+// CPU lacks.
 func eachISA(t *testing.T, f func(t *testing.T, ops *asm.Ops)) {
 	for _, l := range asm.Levels() {
 		t.Run(l.ISA, func(t *testing.T) {
@@ -25,7 +26,7 @@ func eachISA(t *testing.T, f func(t *testing.T, ops *asm.Ops)) {
 	}
 }
 
-// random is a matrix of standard normal numbers inside a larger one of NaN.
+// random returns a matrix of standard normal numbers inside a larger one of NaN.
 func random(r *rand.Rand, rows, cols, extra int) Mat {
 	m := NewMat(rows, cols+extra)
 	for i := range m.Data {
@@ -40,7 +41,7 @@ func random(r *rand.Rand, rows, cols, extra int) Mat {
 	return m
 }
 
-// framed is a matrix like that, with rows of NaN before and behind it, too.
+// framed returns such a matrix with rows of NaN before and behind it.
 func framed(r *rand.Rand, rows, cols int) (m, frame Mat) {
 	frame = random(r, rows+2, cols, 5)
 	for _, i := range []int{0, rows + 1} {
@@ -51,7 +52,7 @@ func framed(r *rand.Rand, rows, cols int) (m, frame Mat) {
 	return frame.Part(1, rows, 0, cols), frame
 }
 
-// turned has the rows of x, of so many numbers each, as its columns.
+// turned returns the transpose of x, whose rows have n numbers.
 func turned(x [][]float64, n int) [][]float64 {
 	to := make([][]float64, n)
 	for i := range x {
@@ -62,9 +63,9 @@ func turned(x [][]float64, n int) [][]float64 {
 	return to
 }
 
-// checkProduct holds products of so many rows, terms and columns, in every form, to sums in
-// float64. Nothing but the operands may be read, and nothing but C written: around them is NaN.
-// (That the loops do not even touch what lies behind is tested where they are.)
+// checkProduct compares products of the given numbers of rows, terms and columns, in every form,
+// with sums in float64. NaN surrounds the operands and C: a product must read only the operands and
+// write only C. (Tests of the loops check that they do not even touch the memory behind.)
 func checkProduct(t *testing.T, ops *asm.Ops, r *rand.Rand, rows, terms, cols int) {
 	t.Helper()
 	for form := range 8 {
@@ -79,7 +80,7 @@ func checkProduct(t *testing.T, ops *asm.Ops, r *rand.Rand, rows, terms, cols in
 		var frame Mat
 		p.C, frame = framed(r, rows, cols)
 		was := wide(p.C)
-		if !p.Add { // what was there does not matter
+		if !p.Add { // the contents of C must not matter
 			for i := range frame.Data {
 				frame.Data[i] = float32(math.NaN())
 			}
@@ -117,8 +118,8 @@ func checkProduct(t *testing.T, ops *asm.Ops, r *rand.Rand, rows, terms, cols in
 	}
 }
 
-// Columns of an A whose rows lie alias apart are packed before they are multiplied: the bits are
-// those of an A whose rows are not.
+// TestAliasedProduct checks that an A whose rows are alias apart, which is packed, gives the same
+// bits as an A whose rows are not.
 func TestAliasedProduct(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(7, 8))
@@ -153,8 +154,8 @@ func TestProduct(t *testing.T) {
 	})
 }
 
-// As many rows as there are without packing, and one more, at the edges of tiles, strips, and runs
-// of terms.
+// TestProductOfFewRows checks the largest number of rows that are multiplied without packing, and
+// one more, at the edges of tiles, strips and runs of terms.
 func TestProductOfFewRows(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(1, 3))
@@ -174,8 +175,8 @@ func TestProductOfFewRows(t *testing.T) {
 	})
 }
 
-// TestProductOfRowsAlone checks that a row of few has the bits that it has among many, where B is
-// not transposed.
+// TestProductOfRowsAlone checks that a row among few has the same bits as among many, if B is not
+// transposed.
 func TestProductOfRowsAlone(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(1, 4))
@@ -207,7 +208,7 @@ func TestProductOfRowsAlone(t *testing.T) {
 	})
 }
 
-// The same bits on any team, and nothing is allocated.
+// TestProductOnTeams checks that the bits are the same on any team, and that nothing is allocated.
 func TestProductOnTeams(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(3, 4))
@@ -248,7 +249,7 @@ func TestProductOfWrongShapes(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "nn: product of ") {
+				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "nn: the product of ") {
 					t.Errorf("%v, %v into %v: panic is %v", p.A, p.B, p.C, r)
 				}
 			}()
@@ -257,9 +258,9 @@ func TestProductOfWrongShapes(t *testing.T) {
 	}
 }
 
-// BenchmarkProduct is a product of square matrices in each of the forms that a layer takes:
-// forward, the gradient of the input, of the weights. Its share of the peak is by turns with the
-// probe.
+// BenchmarkProduct measures a product of square matrices in each form that a layer uses: forward,
+// gradient of the input, gradient of the weights. It alternates with the probe, and reports its
+// share of the peak.
 func BenchmarkProduct(b *testing.B) {
 	for _, l := range asm.Levels() {
 		if !l.Available {
@@ -291,11 +292,11 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
-// BenchmarkFewRows is a product of a few rows, as of the tokens that are decoded, with matrices
-// that come from memory: its bandwidth, that of the probe that reads the same memory by turns, and
-// what part the first is of the second.
+// BenchmarkFewRows measures a product of a few rows, such as decoded tokens, with matrices that
+// come from memory. It alternates with the probe that reads the same memory, and reports its
+// bandwidth, the probe's and the ratio of the two.
 func BenchmarkFewRows(b *testing.B) {
-	const pool = 1 << 24 // numbers
+	const pool = 1 << 24 // numbers of all matrices
 	for _, l := range asm.Levels() {
 		if !l.Available {
 			continue
@@ -334,7 +335,7 @@ func BenchmarkFewRows(b *testing.B) {
 	}
 }
 
-// Every product is seen once, with its time, and then none any more.
+// TestWatch checks that every product is reported once with its time, and none after a nil func.
 func TestWatch(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	p := Product{A: random(r, 70, 40, 0), B: random(r, 40, 50, 0), C: NewMat(70, 50)}

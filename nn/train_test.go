@@ -10,7 +10,8 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// The loss and its gradient are those of their equation, and rows without a target do not count.
+// TestCrossEntropy checks the loss and its gradient against their equation, and that rows without a
+// target do not count.
 func TestCrossEntropy(t *testing.T) {
 	eachISA(t, func(t *testing.T, ops *asm.Ops) {
 		r := rand.New(rand.NewPCG(11, 1))
@@ -18,7 +19,7 @@ func TestCrossEntropy(t *testing.T) {
 		for i := range targets {
 			targets[i] = int32(r.IntN(6)) - 1
 		}
-		x.Row(3)[0], targets[3] = 1e4, 1 // far from overflowing
+		x.Row(3)[0], targets[3] = 1e4, 1 // its exp would overflow
 		c := NewCrossEntropy(On{Products: NewMultiplier(ops, nil)}, 70, 5)
 		got, right, dx := c.Loss(x, targets)
 		x64 := wide(x)
@@ -114,18 +115,18 @@ func TestEmbedding(t *testing.T) {
 	}
 }
 
-// Every optimiser comes down to the least value of a bowl, SGD with momentum and Adam along the
-// steps that their equations say.
+// TestOptimisers checks that every optimiser reaches the minimum of a bowl, and that SGD with
+// momentum and Adam take the steps of their equations.
 func TestOptimisers(t *testing.T) {
 	for name, make := range map[string]func([]*Param) Optimiser{
 		"sgd":      func(p []*Param) Optimiser { return NewSGD(p, 0) },
-		"momentum": func(p []*Param) Optimiser { return NewSGD(p, .9) },
+		"momentum": func(p []*Param) Optimiser { return NewSGD(p, 0.9) },
 		"adam":     func(p []*Param) Optimiser { return NewAdam(p, 0) },
 	} {
 		p := NewParam("p", 2, 3)
 		list := []*Param{p}
 		o := make(list)
-		s := Schedule{Rate: .1, Warmup: 5, Steps: 400}
+		s := Schedule{Rate: 0.1, Warmup: 5, Steps: 400}
 		for step := range s.Steps {
 			ClearGrads(list)
 			for i := range p.W.Data {
@@ -143,13 +144,13 @@ func TestOptimisers(t *testing.T) {
 		}
 	}
 	p := NewParam("p", 1, 1)
-	p.W.Data[0], p.Grad.Data[0] = 2, .5
-	a := NewAdam([]*Param{p}, .1)
-	a.Step(.01) // the first step of Adam is the rate, whatever the gradient, and the decay's part
-	if want := 2 - .01*(1+.1*2); math.Abs(float64(p.W.Data[0])-want) > 1e-6 {
+	p.W.Data[0], p.Grad.Data[0] = 2, 0.5
+	a := NewAdam([]*Param{p}, 0.1)
+	a.Step(0.01) // Adam's first step is the rate, whatever the gradient, plus the decay
+	if want := 2 - 0.01*(1+0.1*2); math.Abs(float64(p.W.Data[0])-want) > 1e-6 {
 		t.Errorf("after a step of Adam %v, want %v", p.W.Data[0], want)
 	}
-	m := NewSGD([]*Param{p}, .5)
+	m := NewSGD([]*Param{p}, 0.5)
 	p.W.Data[0], p.Grad.Data[0] = 0, 1
 	m.Step(1)
 	m.Step(1)
@@ -161,14 +162,14 @@ func TestOptimisers(t *testing.T) {
 func TestClipAndSchedule(t *testing.T) {
 	a, b := NewParam("a", 1, 1), NewParam("b", 1, 1)
 	a.Grad.Data[0], b.Grad.Data[0] = 3, 4
-	if norm := ClipGrads([]*Param{a, b}, 1); norm != 5 || math.Abs(float64(a.Grad.Data[0])-.6) > 1e-6 || math.Abs(float64(b.Grad.Data[0])-.8) > 1e-6 {
-		t.Errorf("norm %v, then %v and %v; want 5, .6, .8", norm, a.Grad.Data[0], b.Grad.Data[0])
+	if norm := ClipGrads([]*Param{a, b}, 1); norm != 5 || math.Abs(float64(a.Grad.Data[0])-0.6) > 1e-6 || math.Abs(float64(b.Grad.Data[0])-0.8) > 1e-6 {
+		t.Errorf("norm %v, then %v and %v; want 5, 0.6, 0.8", norm, a.Grad.Data[0], b.Grad.Data[0])
 	}
-	if norm := ClipGrads([]*Param{a, b}, 2); math.Abs(norm-1) > 1e-6 || math.Abs(float64(a.Grad.Data[0])-.6) > 1e-6 {
-		t.Errorf("norm %v, then %v; want 1, .6", norm, a.Grad.Data[0])
+	if norm := ClipGrads([]*Param{a, b}, 2); math.Abs(norm-1) > 1e-6 || math.Abs(float64(a.Grad.Data[0])-0.6) > 1e-6 {
+		t.Errorf("norm %v, then %v; want 1, 0.6", norm, a.Grad.Data[0])
 	}
-	s := Schedule{Rate: 1, Least: .1, Warmup: 4, Steps: 13}
-	for step, want := range map[int64]float64{0: .25, 3: 1, 4: 1, 8: .55, 12: .1, 20: .1} {
+	s := Schedule{Rate: 1, Least: 0.1, Warmup: 4, Steps: 13}
+	for step, want := range map[int64]float64{0: 0.25, 3: 1, 4: 1, 8: 0.55, 12: 0.1, 20: 0.1} {
 		if got := s.At(step); math.Abs(got-want) > 1e-12 {
 			t.Errorf("rate at %d is %v, want %v", step, got, want)
 		}

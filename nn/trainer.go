@@ -6,19 +6,20 @@ import (
 	"math"
 )
 
-// A Trainer trains a model, a step at a time:
+// A Trainer trains a model step by step:
 //
 //	batch -> logits -> loss -> gradients, clipped -> the optimiser, at the rate of the schedule
 //
-// What a step does follows from the parameters, the optimiser and the number of the step alone, if
-// the batch that Fill makes does. So training that was saved after any step and loaded again comes
-// to the same weights as training that went on, on any team. A step allocates nothing.
+// A step depends only on the parameters, the optimiser and the number of the step, if Fill does.
+// Training that was saved after any step and loaded again therefore gives the same weights as
+// training without interruption, on any team. A step allocates nothing.
 type Trainer struct {
-	Fill   func(step int64, tokens, targets []int32) // makes the batch of a step; a negative target does not count
-	Clip   float64                                   // the largest norm of all gradients together; 0: any
-	Noise  *Noise                                    // of the model's dropouts, if it has some
-	Setup  string                                    // all that the training depends on, as text: a checkpoint of another one is refused
-	Losses []float64                                 // of every step so far, before the step changed anything
+	// Fill writes the batch of a step. A negative target does not count.
+	Fill   func(step int64, tokens, targets []int32)
+	Clip   float64   // the largest norm of all gradients together; 0: no limit
+	Noise  *Noise    // the Noise of the model's dropouts, or nil
+	Setup  string    // describes the training; Load refuses a checkpoint with another Setup
+	Losses []float64 // the loss of every step so far, before the step's change
 
 	params          []*Param
 	pass            *ModelPass
@@ -28,8 +29,8 @@ type Trainer struct {
 	tokens, targets []int32
 }
 
-// NewTrainer plans the training of a model on batches of so many sequences of so many tokens. The
-// optimiser must be of the model's parameters.
+// NewTrainer plans the training of a model on batches of batch sequences of seq tokens. The
+// optimiser must be one for the model's parameters.
 func NewTrainer(m *Model, on On, batch, seq int, o Optimiser, s Schedule) (*Trainer, error) {
 	pass, err := m.Plan(on, batch, seq)
 	if err != nil {
@@ -45,13 +46,14 @@ func NewTrainer(m *Model, on On, batch, seq int, o Optimiser, s Schedule) (*Trai
 	}, nil
 }
 
-// Done is the number of steps taken.
+// Done returns the number of steps taken.
 func (t *Trainer) Done() int64 {
 	_, steps := t.optimiser.State()
 	return *steps
 }
 
-// Step takes the next one. If the loss is no number, it changes nothing and says so.
+// Step takes the next step. If the loss is NaN or infinite, it returns an error and changes
+// nothing.
 func (t *Trainer) Step() error {
 	step := t.Done()
 	t.Fill(step, t.tokens, t.targets)
@@ -73,19 +75,19 @@ func (t *Trainer) Step() error {
 	return nil
 }
 
-// rest ends the dropouts' part in a step.
+// rest turns the dropouts off.
 func (t *Trainer) rest() { t.Noise.Train = false }
 
 // Save writes a checkpoint.
 func (t *Trainer) Save(path string) error { return t.checkpoint().Save(path) }
 
-// Load goes to where a checkpoint was saved. If it is of another training, the error says so, and
-// nothing has changed.
+// Load restores a checkpoint. If it belongs to another training, Load returns an error and changes
+// nothing.
 func (t *Trainer) Load(path string) error { return t.checkpoint().Load(path) }
 
 func (t *Trainer) checkpoint() *Checkpoint { return &Checkpoint{t.params, t.optimiser, (*trained)(t)} }
 
-// trained is what a checkpoint keeps of a Trainer besides parameters and optimiser.
+// trained is the other data of a Trainer's checkpoint.
 type trained Trainer
 
 type trainedText struct {
@@ -93,17 +95,17 @@ type trainedText struct {
 	Losses []float64
 }
 
-// MarshalJSON writes it.
+// MarshalJSON implements json.Marshaler.
 func (t *trained) MarshalJSON() ([]byte, error) { return json.Marshal(trainedText{t.Setup, t.Losses}) }
 
-// UnmarshalJSON reads it, if it is of the same training.
+// UnmarshalJSON implements json.Unmarshaler. It returns an error if the Setup differs.
 func (t *trained) UnmarshalJSON(text []byte) error {
 	var was trainedText
 	if err := json.Unmarshal(text, &was); err != nil {
 		return err
 	}
 	if was.Setup != t.Setup {
-		return fmt.Errorf("it is of a training by %s, and this one is by %s", was.Setup, t.Setup)
+		return fmt.Errorf("the checkpoint has the setup %s, want %s", was.Setup, t.Setup)
 	}
 	t.Losses = append(t.Losses[:0], was.Losses...)
 	return nil

@@ -13,19 +13,19 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// copying trains a small language model, with dropout, to say each token again: its batches follow
-// from the number of the step.
+// copying returns a Trainer of a small language model with dropout that learns to repeat each
+// token. Its batches depend only on the number of the step.
 func copying(t *testing.T, workers int, setup string) *Trainer {
 	t.Helper()
 	r, noise := rand.New(rand.NewPCG(51, 1)), &Noise{Seed: 7}
-	m, err := NewModel(5, 8, 5, false, Config{Layers: 1, Dim: 16, Heads: 2, Act: GELU, Bias: true, Dropout: .1, Noise: noise, Mask: attn.Causal()}, r)
+	m, err := NewModel(5, 8, 5, false, Config{Layers: 1, Dim: 16, Heads: 2, Act: GELU, Bias: true, Dropout: 0.1, Noise: noise, Mask: attn.Causal()}, r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	team := attn.NewTeam(workers)
 	t.Cleanup(team.Close)
 	on := On{Kernel: kernels.All()[0], Products: NewMultiplier(asm.Levels()[0].Ops, team)}
-	trainer, err := NewTrainer(m, on, 4, 8, NewAdam(m.Params(), .01), Schedule{Rate: .02, Warmup: 5, Steps: 40})
+	trainer, err := NewTrainer(m, on, 4, 8, NewAdam(m.Params(), 0.01), Schedule{Rate: 0.02, Warmup: 5, Steps: 40})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +51,8 @@ func steps(t *testing.T, trainer *Trainer, until int64) {
 	}
 }
 
-// Training that is saved at a step and goes on elsewhere, on another team, ends in the same
-// checkpoint as training that was not interrupted, to the bit.
+// TestTrainer checks that training that is saved at a step and continued elsewhere, on another
+// team, ends in the same checkpoint as training without interruption, bit for bit.
 func TestTrainer(t *testing.T) {
 	dir := t.TempDir()
 	saved := func(name string, trainer *Trainer) string {
@@ -87,7 +87,7 @@ func TestTrainer(t *testing.T) {
 	}
 
 	other := copying(t, 1, "b")
-	if err := other.Load(filepath.Join(dir, "whole")); err == nil || !strings.Contains(err.Error(), "training by a, and this one is by b") || other.Done() != 0 {
+	if err := other.Load(filepath.Join(dir, "whole")); err == nil || !strings.Contains(err.Error(), "the setup a, want b") || other.Done() != 0 {
 		t.Errorf("the checkpoint of another training: %v, and %d steps done", err, other.Done())
 	}
 }

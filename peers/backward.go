@@ -24,7 +24,8 @@ func (p *backward) Backward(a *attn.Args, g *attn.Grads) {
 	}
 }
 
-// LoadGrads copies the gradient of the output to the peer. It takes no other one.
+// LoadGrads copies the gradient of the output to the peer. Other incoming gradients are
+// unsupported.
 func (p *backward) LoadGrads(a *attn.Args, g *attn.Grads) error {
 	err := p.problem.CheckGrads(a, g)
 	switch {
@@ -44,7 +45,7 @@ func (p *backward) LoadGrads(a *attn.Args, g *attn.Grads) error {
 	return err
 }
 
-// RunBackward makes calls of the backward pass and returns how long they took the peer.
+// RunBackward computes calls of the backward pass and returns the time that the peer measured.
 func (p *backward) RunBackward(calls int) (cpu, wall time.Duration, err error) {
 	return p.run(request{Do: "run", Pass: "backward", Calls: calls})
 }

@@ -18,10 +18,10 @@ import (
 
 var small = attn.Problem{Batch: 1, SeqQ: 9, SeqKV: 5, HeadsQ: 2, HeadsKV: 1, Dim: 3, DimV: 4}
 
-// stages are the exchanges of a call, in their order.
+// stages are the requests of a call, in their order.
 var stages = []string{"about", "check", "plan", "load", "run", "store"}
 
-// call makes a call by its stages, and calls before each of them.
+// call makes a call stage by stage, and runs before in front of each.
 func call(k *peers.Kernel, p attn.Problem, before func(stage string)) error {
 	before("about")
 	if _, err := k.About(); err != nil {
@@ -54,7 +54,7 @@ func call(k *peers.Kernel, p attn.Problem, before func(stage string)) error {
 	return r.Store(a)
 }
 
-// A watch keeps account of the process groups of a peer.
+// A watch records the process groups of a peer.
 type watch struct {
 	mu      sync.Mutex
 	started []int
@@ -71,7 +71,7 @@ func (w *watch) heard(group int, runs bool) {
 	}
 }
 
-// none demands that nothing of the peer is left, and that all of it was told.
+// none fails the test unless every process group of the peer was reported and has ended.
 func (w *watch) none(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
@@ -87,13 +87,13 @@ func (w *watch) none(t *testing.T) {
 	}
 }
 
-// A trouble is something that a peer does wrong, and how it is told.
+// A trouble is a fault of a peer, and its expected message.
 type trouble struct {
 	like, stage, want string
 	late              bool
 }
 
-// troubles is every fault at every stage, and those that only some stages can have.
+// troubles returns every fault at every stage where it is possible.
 func troubles() []trouble {
 	list := []trouble{
 		{like: "deaf-at-check", stage: "plan", want: "it closed its standard input"},
@@ -132,8 +132,8 @@ func troubles() []trouble {
 	return list
 }
 
-// TestFaults checks that whatever a peer does wrong is told with its name, the stage and what it
-// did, within bounds, and that no process of it is left.
+// TestFaults checks that every fault is reported with the peer's name, the stage and the fault,
+// within the limits, and that no process is left.
 func TestFaults(t *testing.T) {
 	for _, c := range troubles() {
 		if testing.Short() && c.stage != "run" && !strings.HasPrefix(c.like, "dies-") {
@@ -170,7 +170,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestRefuses checks that a refusal is none of the faults.
+// TestRefuses checks that a refusal is not a fault.
 func TestRefuses(t *testing.T) {
 	err := call(peer(t, "refuses"), small, func(string) {})
 	if want := "unsupported: me/native: more than 8 queries"; !errors.Is(err, attn.ErrUnsupported) || !strings.Contains(err.Error(), want) {
@@ -178,7 +178,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestAbout checks that a peer says what it is, and that one that failed to is not started again.
+// TestAbout checks that a peer answers about, and that a peer that failed to is not started again.
 func TestAbout(t *testing.T) {
 	if about, err := peer(t, "cries").About(); err != nil || about != "naive/go, cries" {
 		t.Errorf("it is %q, %v", about, err)
@@ -199,8 +199,8 @@ func TestAbout(t *testing.T) {
 	}
 }
 
-// TestRestarts checks that one process answers all checks, and that another takes its place once it
-// has ended.
+// TestRestarts checks that one process answers all checks, and that another replaces it once it has
+// ended.
 func TestRestarts(t *testing.T) {
 	k, w := peer(t, "honest"), new(watch)
 	k.Watch(w.heard)
@@ -219,7 +219,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestWithin checks that exchanges end together with the time that is given to all of them.
+// TestWithin checks that Within limits the time of all exchanges together.
 func TestWithin(t *testing.T) {
 	k := peer(t, "hangs-at-run")
 	err := call(k, small, func(stage string) {
@@ -233,8 +233,8 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestEnds checks that a peer that does not end when its input does is ended, and that one that
-// ends badly is told.
+// TestEnds checks that a peer that does not end with its input is ended, and that a bad exit status
+// is reported.
 func TestEnds(t *testing.T) {
 	for like, want := range map[string]string{"lingers": "close: it still ran 3s after the end of its input", "fails": "close: it ended (exit status 3)"} {
 		t.Run(like, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestSecrets checks that no message repeats what is in a peer's command, whatever the peer writes.
+// TestSecrets checks that no message repeats a word of a peer's command, whatever the peer writes.
 func TestSecrets(t *testing.T) {
 	for _, fault := range []string{"fails-at-about", "dies-at-about", "dies-at-check", "fails-at-run"} {
 		spec := fmt.Sprintf("me=TOKEN=token123 %s %s --key=key456 secret789", processtest.Self(t), fault)

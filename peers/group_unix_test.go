@@ -10,8 +10,8 @@ import (
 	"attnlab/attn"
 )
 
-// Ctrl-C reaches every process in the group of a terminal: a peer is not in it, or the call in hand
-// would be lost.
+// TestApart checks that a peer is not in the process group of the terminal: Ctrl-C reaches every
+// process there, and would abort the current call.
 func TestApart(t *testing.T) {
 	plan, err := peer(t, "honest").Plan(attn.Problem{Batch: 1, SeqQ: 2, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 3, DimV: 4}, nil)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"attnlab/internal/processtest"
 )
 
-// A peer that hangs in a call does not outlive the process that waits for it.
+// TestDiesWithItsParent checks that a peer that hangs in a call does not outlive the process that
+// waits for it.
 func TestDiesWithItsParent(t *testing.T) {
 	const orphan = "ATTNLAB_TEST_ORPHAN"
 	if os.Getenv(orphan) != "" {

@@ -1,4 +1,5 @@
-// What peers in C++ share: the requests and answers of package peers. A peer derives from Peer, and its main is serve.
+// The common part of peers in C++: the requests and answers of package peers. A peer derives from
+// Peer, and its main calls serve.
 #pragma once
 
 #include <unistd.h>
@@ -19,7 +20,7 @@ struct Problem {
 
     bool causal() const { return mask == "causal" || mask == "causal-topleft"; }
 
-    // visible is how many keys, from the first one on, query i sees.
+    // visible returns the number of keys that query i sees. They are the first ones.
     long visible(long i) const {
         if (!causal()) return seq_kv;
         return std::clamp(mask == "causal" ? i + 1 + seq_kv - seq_q : i + 1, 0L, seq_kv);
@@ -32,14 +33,15 @@ struct Peer {
 
     virtual ~Peer() = default;
     virtual std::string about() = 0;
-    virtual std::string refusal(const Problem &) = 0;  // why it does not do this, or nothing
-    virtual void plan(int threads) = 0;                // for p; the operands have their size, and not yet their numbers
-    virtual void load() {}                             // they have
-    virtual void call() = 0;
-    virtual void store() {}  // out is about to leave
+    virtual std::string refusal(const Problem &) = 0;  // why it does not compute this, or ""
+    virtual void plan(int threads) = 0;                // plans p; the operands have their sizes
+    virtual void load() {}                             // the operands have their numbers
+    virtual void call() = 0;                           // computes out
+    virtual void store() {}                            // called before out is sent
 };
 
-// field is the text of a value in a request, whose keys are known and whose strings need no escapes.
+// field returns the text of a value in a request. Its keys are known, and its strings need no
+// escapes.
 inline std::string field(const std::string &line, const std::string &key) {
     size_t at = line.find("\"" + key + "\":");
     if (at == std::string::npos) return "";
@@ -66,7 +68,7 @@ inline void receive(std::vector<float> &to) {
     if (std::fread(to.data(), 4, to.size(), stdin) != to.size()) throw std::runtime_error("a tensor ends early");
 }
 
-// answer does what a request asks, and returns the fields of the answer.
+// answer computes a request and returns the fields of the answer.
 inline std::string answer(Peer &peer, const std::string &line) {
     const std::string is = field(line, "do");
     if (is == "about") return "\"about\":" + quoted(peer.about());
@@ -106,7 +108,8 @@ inline std::string answer(Peer &peer, const std::string &line) {
     throw std::runtime_error("not known");
 }
 
-// serve answers until there are no more requests. What a library prints is not an answer.
+// serve answers requests until there are no more. It redirects what a library prints to the
+// standard error.
 inline int serve(Peer &peer) {
     std::FILE *out = fdopen(dup(1), "w");
     dup2(2, 1);

@@ -1,54 +1,62 @@
-// Package peers lets programs that are not ours compete. A peer is a kernel that another process
-// computes, in any language: a few dozen lines around a library, such as those in the folders below
-// this one, which say how to install what they need.
+// Package peers lets programs of other projects compete as kernels. A peer is a kernel that another
+// process computes, in any language: a few dozen lines around a library. The folders below this one
+// have some, which say how to install what they need.
 //
-//	benchrun sweep --peer 'onnxruntime=node peers/onnxruntime/peer.mjs' --kernel flash,onnxruntime --seq 512,2048
+//	benchrun sweep --peer 'onnxruntime=node peers/onnxruntime/peer.mjs' \
+//		--kernel flash,onnxruntime --seq 512,2048
 //
 // # Requests and answers
 //
 // A peer is started with pipes for its standard input and output. It answers one request after the
-// other until its input ends. A request is a line of JSON, and so is an answer, of at most 64 KiB.
-// Every answer has the "id" of its request, which is left out below. Tensors follow as float32,
+// other until its input ends. A request is a line of JSON. An answer is one too, of at most 64 KiB.
+// Every answer repeats the "id" of its request, which is left out below. Tensors follow as float32,
 // little endian, in rows [batch][head][row][column] without gaps.
 //
-//	request                                    answer
-//	{"do":"about"}, once, at the start         {"about":"Library 1.2.3"}: what it is, for the records of a run
-//	{"do":"check","problem":P,"threads":N}     {}, or {"refused":"why"} if it does not do this problem
-//	{"do":"plan","problem":P,"threads":N}      {}; this is the problem until another plan
-//	{"do":"load"} and Q, K, V                  {}
-//	{"do":"run","calls":N}                     {"wall_ns":W,"cpu_ns":C}: all calls together, timed by the peer, without copies
-//	{"do":"store"}                             {} and Out, of the last call
+//	request                                  answer
+//	{"do":"about"}                           {"about":"Library 1.2.3"}
+//	{"do":"check","problem":P,"threads":N}   {}, or {"refused":"why"}
+//	{"do":"plan","problem":P,"threads":N}    {}
+//	{"do":"load"} and Q, K, V                {}
+//	{"do":"run","calls":N}                   {"wall_ns":W,"cpu_ns":C}
+//	{"do":"store"}                           {} and Out, of the last call
 //
-// One that says "backward":true about itself is also asked for problems with "grads":true. Out is
-// then followed by LSE, and there are
+// The first request is about: what the peer is, for the records of a run. A peer refuses at check
+// what it does not compute, such as sizes of 0. A plan holds until the next one. The times of run
+// are those of all calls together, measured by the peer, without copies.
 //
-//	{"do":"load_grads"} and dOut               {}
-//	{"do":"run","pass":"backward","calls":N}   {"wall_ns":W,"cpu_ns":C}: the backward pass alone, of the last call
-//	{"do":"store_grads"}                       {} and dQ, dK, dV
+// A peer whose about has "backward":true also gets problems with "grads":true. Out is then followed
+// by LSE, and there are more requests. The times are those of the backward pass alone, of the last
+// call:
+//
+//	{"do":"load_grads"} and dOut             {}
+//	{"do":"run","pass":"backward","calls":N} {"wall_ns":W,"cpu_ns":C}
+//	{"do":"store_grads"}                     {} and dQ, dK, dV
 //
 // P is
 //
-//	{"batch":1,"heads_q":8,"heads_kv":8,"seq_q":512,"seq_kv":512,"dim":64,"dim_v":64,"scale":0.125,"mask":"causal"}
+//	{"batch":1,"heads_q":8,"heads_kv":8,"seq_q":512,"seq_kv":512,"dim":64,"dim_v":64,
+//	 "scale":0.125,"mask":"causal"}
 //
-// where mask is full, causal (the last query sees the last key), causal-topleft (the first query
-// sees the first key), or window:L:R or window:L:R:topleft as package attn defines them. heads_kv
-// divides heads_q; query head h has key head h/(heads_q/heads_kv). A peer refuses what it does not
-// do, such as sizes of 0.
+// The mask is full, causal (the last query sees the last key), causal-topleft (the first query sees
+// the first key), window:L:R or window:L:R:topleft, as package attn defines them. heads_kv divides
+// heads_q; query head h uses key head h/(heads_q/heads_kv).
 //
-// # What goes wrong
+// # Faults
 //
-// A peer that cannot answer says {"error":"what"}, in place of any answer. That, and whatever else
-// it does wrong, is an attn.RemoteError and the end of its process:
+// A peer that cannot answer writes {"error":"what"} in place of an answer. That, and every other
+// fault, is an attn.RemoteError and ends the process:
 //
-//   - It does not answer in time, or ends, or closes its pipes.
-//   - It writes something else than the answer: a line that is too long or not JSON, another id, bytes after the answer. What a library prints belongs on the
-//     standard error, of which messages quote the end.
-//   - It claims a time that is not above 0, or longer than the exchange took from outside, or negative processor time, or more of it than the threads it was told
-//     can use. cpu_ns is the processor time of the peer; 0 is unknown, and wall_ns then counts.
+//   - The peer does not answer in time, ends, or closes its pipes.
+//   - It writes anything but the answer: a line that is too long or not JSON, another id, bytes
+//     after the answer. The output of a library belongs on the standard error, whose end is quoted
+//     in messages.
+//   - It claims an implausible time: a wall time of 0 or less, or longer than the exchange took
+//     from outside; a negative processor time, or more than its threads can use. cpu_ns is the
+//     processor time of the peer. 0 means unknown; wall_ns then counts.
 //
-// A peer leads a process group, which is killed when the peer ends: what it starts ends with it.
-// Messages have the name of a peer and never its command; what it writes is cut, and the arguments
-// and assignments of its command are struck out.
+// A peer leads a process group, which is killed when the peer ends, and with it every process that
+// the peer has started. Messages contain the name of a peer and never its command. What it writes
+// is shortened, and the arguments and assignments of its command are struck out.
 package peers
 
 import (
@@ -65,9 +73,10 @@ import (
 	"attnlab/attn"
 )
 
-// A Kernel is a peer. It starts a process when it needs one, and keeps one that no plan holds.
+// A Kernel is a peer. It starts a process when it needs one, and keeps one process that no plan
+// uses.
 type Kernel struct {
-	// Timeout bounds each exchange. 0 is no bound. It is set before anything is asked.
+	// Timeout limits each exchange. 0 means no limit. Set it before the first use.
 	Timeout time.Duration
 
 	name         string
@@ -75,7 +84,7 @@ type Kernel struct {
 	censor
 
 	mu      sync.Mutex
-	limited time.Duration // by Within
+	limited time.Duration // the limit that Within set
 	until   time.Time
 	heard   func(group int, runs bool)
 	live    map[*process]bool
@@ -83,10 +92,10 @@ type Kernel struct {
 	first   *first
 }
 
-// first is what came of the first start.
+// first is the outcome of the first start.
 type first struct {
 	about answer
-	err   error // nothing is started again
+	err   error // if not nil, no process is started again
 }
 
 var _ attn.Foreign = (*Kernel)(nil)
@@ -97,7 +106,7 @@ var (
 )
 
 // Parse reads NAME=COMMAND: assignments to the environment, a program and its arguments, separated
-// by spaces. The error does not repeat them, which may be secret.
+// by spaces. The error does not quote them, because they may be secret.
 func Parse(spec string) (*Kernel, error) {
 	name, command, _ := strings.Cut(spec, "=")
 	words := strings.Fields(command)
@@ -113,7 +122,7 @@ func Parse(spec string) (*Kernel, error) {
 	return k, nil
 }
 
-// New returns the peer that a command runs.
+// New returns the peer that runs a command.
 func New(name string, command ...string) *Kernel {
 	return &Kernel{name: name, command: command, censor: newCensor(nil, command[1:]), live: map[*process]bool{}}
 }
@@ -121,14 +130,14 @@ func New(name string, command ...string) *Kernel {
 // Name returns the peer's name, and attn.Native.
 func (k *Kernel) Name() (algo, isa string) { return k.name, attn.Native }
 
-// About returns what the peer says it is. A peer that failed to say it when it was first started is
-// not started again: the error stays the same.
+// About returns what the peer is, in its own words. If it failed to answer when it was first
+// started, the peer is not started again and the error stays the same.
 func (k *Kernel) About() (string, error) {
 	f := k.met()
 	return f.about.About, f.err
 }
 
-// Claims returns all that can be said in a request. A peer that does not say what it is has no
+// Claims returns every ability that a request can express. A peer that did not answer about has no
 // backward pass.
 func (k *Kernel) Claims() attn.Needs {
 	if k.met().about.Backward {
@@ -137,7 +146,7 @@ func (k *Kernel) Claims() attn.Needs {
 	return attn.NeedSoftmax | attn.NeedWindow
 }
 
-// Within is a Foreign's.
+// Within implements attn.Foreign.
 func (k *Kernel) Within(limit time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -146,8 +155,8 @@ func (k *Kernel) Within(limit time.Duration) {
 	}
 }
 
-// limit returns when an exchange that begins now must have ended, and how long it then had by its
-// limit; a zero time if it may take for ever.
+// limit returns the time by which an exchange that begins now must end, and the limit that sets it.
+// The time is zero if there is no limit.
 func (k *Kernel) limit() (d time.Duration, until time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -157,14 +166,14 @@ func (k *Kernel) limit() (d time.Duration, until time.Time) {
 	return k.limited, k.until
 }
 
-// Watch is a Foreign's.
+// Watch implements attn.Foreign.
 func (k *Kernel) Watch(heard func(group int, runs bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.heard = heard
 }
 
-// runs keeps account of a process that has started or ended.
+// runs records that a process has started or ended.
 func (k *Kernel) runs(p *process, runs bool) {
 	k.mu.Lock()
 	heard := k.heard
@@ -179,7 +188,7 @@ func (k *Kernel) runs(p *process, runs bool) {
 	}
 }
 
-// Check asks the peer. What it holds is not known.
+// Check asks the peer. The scratch bytes are unknown and returned as 0.
 func (k *Kernel) Check(p attn.Problem, workers int) (scratch int64, err error) {
 	at, err := k.checked(&p, workers)
 	if err != nil {
@@ -189,7 +198,7 @@ func (k *Kernel) Check(p attn.Problem, workers int) (scratch int64, err error) {
 	return 0, nil
 }
 
-// Plan returns a plan that has a process of its own until it is closed.
+// Plan returns a plan with a process of its own until it is closed.
 func (k *Kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	at, err := k.checked(&p, team.Workers())
 	if err != nil {
@@ -205,7 +214,7 @@ func (k *Kernel) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	return pl, nil
 }
 
-// Close lets the process end that no plan holds. The kernel may still be used.
+// Close ends the process that no plan uses. The kernel may still be used.
 func (k *Kernel) Close() error {
 	k.mu.Lock()
 	at := k.idle
@@ -217,7 +226,7 @@ func (k *Kernel) Close() error {
 	return at.end()
 }
 
-// Kill ends every process of the peer at once, those of plans too.
+// Kill ends every process of the peer at once, including those of plans.
 func (k *Kernel) Kill() {
 	k.mu.Lock()
 	live := slices.Collect(maps.Keys(k.live))
@@ -227,8 +236,8 @@ func (k *Kernel) Kill() {
 	}
 }
 
-// checked returns a process that does a problem. One that has been asked before and fails may
-// suffer from what it was asked then: a new one decides.
+// checked returns a process that accepts a problem. If a process that was used before fails, an
+// earlier request may be the cause, so a new process decides.
 func (k *Kernel) checked(p *attn.Problem, workers int) (*process, error) {
 	if err := p.Require(k.name+"/"+attn.Native, k.Claims()); err != nil {
 		return nil, err
@@ -252,7 +261,7 @@ func (k *Kernel) checked(p *attn.Problem, workers int) (*process, error) {
 	}
 }
 
-// process returns the idle one, which has been used before, or a new one.
+// process returns the idle process, or a new one, and reports whether it was used before.
 func (k *Kernel) process() (p *process, used bool, err error) {
 	if f := k.met(); f.err != nil {
 		return nil, false, f.err
@@ -267,7 +276,7 @@ func (k *Kernel) process() (p *process, used bool, err error) {
 	return p, false, err
 }
 
-// met returns what came of the first start, which it makes if there was none.
+// met returns the outcome of the first start, which it makes if there was none.
 func (k *Kernel) met() *first {
 	k.mu.Lock()
 	f := k.first
@@ -289,7 +298,7 @@ func (k *Kernel) met() *first {
 	return k.first
 }
 
-// start returns a new process that has said what it is.
+// start returns a new process that has answered about.
 func (k *Kernel) start() (*process, error) {
 	p, err := k.launch()
 	if err != nil {
@@ -305,7 +314,7 @@ func (k *Kernel) start() (*process, error) {
 	return p, nil
 }
 
-// free keeps a process for the next plan. One is enough.
+// free keeps a process for the next plan, or ends it if there is one already.
 func (k *Kernel) free(at *process) {
 	k.mu.Lock()
 	spare := k.idle != nil
@@ -322,21 +331,21 @@ func (k *Kernel) fault(stage, what string) *attn.RemoteError {
 	return &attn.RemoteError{Kernel: k.name, Stage: stage, Fault: what}
 }
 
-// failed is about operands that are not sent.
+// failed returns an error about operands that were not sent.
 func (k *Kernel) failed(err error) error { return fmt.Errorf("peer %s: %w", k.name, err) }
 
-// A plan is a problem that a process is at. It is a Remote and an io.Closer.
+// A plan is a problem that a process has planned. It implements attn.Remote and io.Closer.
 type plan struct {
 	kernel  *Kernel
 	problem attn.Problem
 	threads int
 	at      *process
 	size    [2]int // the queries and keys that the peer has planned for
-	empty   bool   // the call has none
-	broken  error  // what the process was killed for
+	empty   bool   // the call has no queries or no keys
+	broken  error  // the fault that the process was killed for
 }
 
-// Scratch is not known.
+// Scratch returns 0: the peer's memory is unknown.
 func (p *plan) Scratch() int64 { return 0 }
 
 // Forward is Load, one Run, and Store.
@@ -353,14 +362,14 @@ func (p *plan) Forward(a *attn.Args) {
 	}
 }
 
-// Load copies the operands to the peer. A call may be empty where its plan is not: its result is
-// known without asking.
+// Load copies the operands to the peer. If the call is empty although its plan is not, its result
+// is known and the peer is not asked.
 func (p *plan) Load(a *attn.Args) error {
 	if err := p.problem.Check(a); err != nil {
 		return p.kernel.failed(err)
 	}
 	if p.problem.Want&attn.WantGrad != 0 && a.Stats.LSE.Data == nil {
-		return p.kernel.failed(errors.New("Stats.LSE: not given, and there is to be a backward pass"))
+		return p.kernel.failed(errors.New("Stats.LSE: not given, but the backward pass reads it: set it"))
 	}
 	if p.empty = a.Q.S == 0 || a.K.S == 0; p.empty {
 		return nil
@@ -372,8 +381,8 @@ func (p *plan) Load(a *attn.Args) error {
 	return err
 }
 
-// replan has the peer plan for a number of queries and keys, which a call may have fewer of than
-// its plan.
+// replan makes the peer plan for the numbers of queries and keys of a call, which may be fewer than
+// the plan's.
 func (p *plan) replan(queries, keys int) error {
 	if p.size == [2]int{queries, keys} {
 		return nil
@@ -385,7 +394,7 @@ func (p *plan) replan(queries, keys int) error {
 	return err
 }
 
-// Run makes calls and returns how long they took the peer.
+// Run computes calls and returns the time that the peer measured.
 func (p *plan) Run(calls int) (cpu, wall time.Duration, err error) {
 	return p.run(request{Do: "run", Calls: calls})
 }
@@ -408,19 +417,19 @@ func (p *plan) run(q request) (cpu, wall time.Duration, err error) {
 }
 
 const (
-	// coarse is what a clock may be off by at both ends of a reading together, and askew the share
-	// by which it may run faster than ours.
+	// coarse is the allowed error of a clock at both ends of a reading together, and askew the
+	// share by which it may run faster than ours.
 	coarse = 100 * time.Microsecond
 	askew  = 1e-3
-	// ticks is what processor time may be off by: some systems count it in ticks.
+	// ticks is the allowed error of processor time, which some systems count in ticks.
 	ticks = 10 * time.Millisecond
-	// idlers is how many threads' worth of time may go to threads that do not compute, such as a
-	// garbage collector's.
+	// idlers is the number of threads whose time may go to other work, such as a garbage
+	// collector's.
 	idlers = 0.5
 )
 
-// implausible says what cannot be true of the times that a peer claims for calls, which took at
-// most the given time from outside; nothing if they can.
+// implausible returns what cannot be true of the times that a peer claims for its calls, or "" if
+// they can be true. took is the time of the exchange as measured from outside.
 func implausible(cpu, wall, took time.Duration, threads int) string {
 	longest := took + coarse + time.Duration(askew*float64(took))
 	most := (float64(threads) + idlers) * float64(wall)
@@ -451,7 +460,7 @@ func (p *plan) Store(a *attn.Args) error {
 		}
 		return nil
 	}
-	lse := a.Stats.LSE // given where there are gradients; a peer has one number a row
+	lse := a.Stats.LSE // set if there are gradients; a peer has one number for each row
 	lse.D = min(lse.D, 1)
 	if err := p.fetch("store", &a.Out, &lse); err != nil {
 		return err
@@ -468,10 +477,10 @@ func (p *plan) fetch(do string, results ...*attn.Tensor) error {
 	return err
 }
 
-// Process is the peer's.
+// Process returns the ID of the peer's process.
 func (p *plan) Process() int { return p.at.cmd.Process.Pid }
 
-// Close lets the kernel have the process.
+// Close returns the process to the kernel.
 func (p *plan) Close() error {
 	if p.broken == nil {
 		p.kernel.free(p.at)

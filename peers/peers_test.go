@@ -21,7 +21,7 @@ import (
 	"attnlab/peers/peertest"
 )
 
-// TestMain is also a peer, whose argument says what it is like, and without an argument a worker.
+// TestMain also runs as a peer, whose kind is its argument, and without an argument as a worker.
 func TestMain(m *testing.M) {
 	if os.Getenv(workerEnv) != "" && len(os.Args) == 1 {
 		work()
@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		peertest.Main()
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // or the race detector has every process sleep for a second as it ends
+	// Otherwise the race detector makes every process sleep for a second before it ends.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
 
@@ -43,12 +44,13 @@ func peer(t *testing.T, like string) *peers.Kernel {
 	return k
 }
 
-// TestPeer has the suite judge naive/go from the other end of two pipes.
+// TestPeer runs the suite on naive/go at the other end of two pipes.
 func TestPeer(t *testing.T) {
 	attntest.Run(t, peer(t, "honest"), attn.NeedSoftmax|attn.NeedWindow, attntest.Options{Peer: true})
 }
 
-// The plain peer answers as the definition does, through what those in C++ share.
+// TestPlain checks that the plain peer, which uses the common code of peers in C++, agrees with the
+// definition.
 func TestPlain(t *testing.T) {
 	processtest.Needed(t)
 	compiler, err := exec.LookPath("c++")
@@ -62,11 +64,11 @@ func TestPlain(t *testing.T) {
 	k := peers.New("plain", program)
 	defer k.Close()
 	answersAll(t, k, func(c cases.Case) (cases.Case, bool) {
-		return c, c.Family != "extremes" // what float32 does not hold, doubles do
+		return c, c.Family != "extremes" // doubles hold what float32 does not
 	})
 }
 
-// answersAll holds a peer to the core cases in some form, as far as it does them.
+// answersAll judges a peer on the core cases that form accepts and that the peer does not refuse.
 func answersAll(t *testing.T, k attn.Kernel, form func(cases.Case) (cases.Case, bool)) {
 	t.Helper()
 	done := map[string]int{}
@@ -88,7 +90,7 @@ func answersAll(t *testing.T, k attn.Kernel, form func(cases.Case) (cases.Case, 
 	}
 }
 
-// The backward pass of a peer is judged by the same gradients as ours, where it has one.
+// TestGradients checks the backward pass of a peer that has one against the oracle's gradients.
 func TestGradients(t *testing.T) {
 	answersAll(t, peer(t, "learns"), func(c cases.Case) (cases.Case, bool) { return c.Differentiated(attn.WantEntropy) })
 	if have := harness.Powers(peer(t, "honest")); have&attn.NeedGrad != 0 {
@@ -96,7 +98,7 @@ func TestGradients(t *testing.T) {
 	}
 }
 
-// What is not sent is refused before anything else is.
+// TestBadGradients checks that unsupported gradients are refused before anything is sent.
 func TestBadGradients(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 2, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 3, DimV: 4, Want: attn.WantGrad}
 	plan, err := peer(t, "learns").Plan(p, nil)
@@ -126,7 +128,7 @@ func TestBadGradients(t *testing.T) {
 	}
 }
 
-// Operands of another shape than the plan's never leave.
+// TestBadOperands checks that operands whose shape is not the plan's are not sent.
 func TestBadOperands(t *testing.T) {
 	p := attn.Problem{Batch: 1, SeqQ: 2, SeqKV: 2, HeadsQ: 1, HeadsKV: 1, Dim: 3, DimV: 4}
 	plan, err := peer(t, "honest").Plan(p, nil)
@@ -144,8 +146,8 @@ func TestBadOperands(t *testing.T) {
 	}
 }
 
-// The memory of a peer is what its process takes for a call, where the system tells it: here that
-// of a matrix of scores.
+// TestWeighed checks that the memory of a peer is what its process takes for a call, where the
+// system reports it: here the size of a matrix of scores.
 func TestWeighed(t *testing.T) {
 	const n = 1024
 	w, err := harness.Attention(peer(t, "honest"), run.Point{Kernel: "me", ISA: attn.Native, SeqKV: n, Dim: 8}.WithDefaults())
@@ -159,12 +161,13 @@ func TestWeighed(t *testing.T) {
 	if m.Scratch != nil || m.Bytes != nil || m.Allocs != nil || (m.PeakRSS == nil) == (runtime.GOOS == "linux") {
 		t.Errorf("memory is %+v", m)
 	}
-	if m.PeakRSS != nil && (*m.PeakRSS < 4*n*n || *m.PeakRSS > 4*4*n*n) { // three times as much under the race detector
+	// the race detector takes three times as much
+	if m.PeakRSS != nil && (*m.PeakRSS < 4*n*n || *m.PeakRSS > 4*4*n*n) {
 		t.Errorf("a call takes %d bytes, a matrix of scores %d", *m.PeakRSS, 4*n*n)
 	}
 }
 
-// A peer is measured by its own clock, in each pass.
+// TestMeasured checks that a peer is measured by its own clock, in each pass.
 func TestMeasured(t *testing.T) {
 	for pass, call := range map[string]time.Duration{"forward": time.Microsecond, "backward": 3 * time.Microsecond, "both": 4 * time.Microsecond} {
 		at := run.Point{Kernel: "me", ISA: attn.Native, Mask: "causal", HeadsQ: 2, SeqKV: 40, Dim: 8, Pass: pass}.WithDefaults()

@@ -19,7 +19,7 @@ import (
 	"attnlab/internal/group"
 )
 
-// A request and its answer, as they are written.
+// A request and an answer in JSON.
 type (
 	request struct {
 		ID      int64    `json:"id"`
@@ -52,7 +52,7 @@ type (
 	}
 )
 
-// planning is a request about a problem.
+// planning returns a request about a problem.
 func planning(do string, p *attn.Problem, threads int) request {
 	return request{Do: do, Threads: threads, Problem: &problem{
 		Batch: p.Batch, HeadsQ: p.HeadsQ, HeadsKV: p.HeadsKV, SeqQ: p.SeqQ, SeqKV: p.SeqKV, Dim: p.Dim, DimV: p.DimV,
@@ -61,10 +61,12 @@ func planning(do string, p *attn.Problem, threads int) request {
 }
 
 const (
-	lineLimit  = 64 << 10               // bytes of an answer, without its tensors
-	wordsLimit = 2 << 10                // bytes kept of the standard error: the last ones
-	grace      = 3 * time.Second        // for a process to end once it is told to, or killed
-	notice     = 200 * time.Millisecond // for a process whose pipes are closed to turn out to have ended
+	lineLimit  = 64 << 10 // bytes of an answer, without its tensors
+	wordsLimit = 2 << 10  // bytes kept of the end of the standard error
+	// time to end for a process whose input ended or that was killed
+	grace = 3 * time.Second
+	// time in which a process that closed its pipes may turn out to have ended
+	notice = 200 * time.Millisecond
 )
 
 // A process is a running peer. It leads a process group, which is killed when it ends.
@@ -76,10 +78,10 @@ type process struct {
 	in     *bufio.Writer
 	out    *bufio.Reader
 	words  *tail
-	ended  chan struct{} // closed when the process has been waited for and its group killed
-	killed atomic.Bool   // by us
-	asked  int64         // requests so far
-	about  answer        // to the first request
+	ended  chan struct{} // closed when the process has ended and its group was killed
+	killed atomic.Bool   // this program killed it
+	asked  int64         // number of requests so far
+	about  answer        // answer to the first request
 	row    []byte
 }
 
@@ -88,8 +90,8 @@ func (k *Kernel) launch() (*process, error) {
 	cmd := exec.Command(k.command[0], k.command[1:]...)
 	cmd.Env = append(os.Environ(), k.env...)
 	group.Lead(cmd)
-	// Pipes of our own: those of exec.Cmd are closed when the process ends, with what it last
-	// wrote, and wait for whoever else holds them.
+	// These pipes replace those of exec.Cmd, which closes its own when the process ends, with the
+	// last output still in them, and waits for every process that holds them.
 	var ours, theirs [3]*os.File
 	defer func() { closeAll(theirs[:]) }()
 	for i := range ours {
@@ -121,7 +123,8 @@ func (k *Kernel) launch() (*process, error) {
 		group.Kill(cmd.Process.Pid)
 		k.runs(p, false)
 		close(p.ended)
-		time.AfterFunc(grace, func() { closeAll(ours[:]) }) // a process that left the group may hold them open
+		// A process that left the group may hold the pipes open.
+		time.AfterFunc(grace, func() { closeAll(ours[:]) })
 	}()
 	return p, nil
 }
@@ -134,7 +137,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// cause is an error without the path that it is about.
+// cause returns an error without the path that it contains.
 func cause(err error) error {
 	var program *exec.Error
 	var path *fs.PathError
@@ -151,7 +154,7 @@ func cause(err error) error {
 type tail struct {
 	mu   sync.Mutex
 	kept []byte
-	cut  bool // there was more before it
+	cut  bool // something before it was dropped
 	done chan struct{}
 }
 
@@ -166,7 +169,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// within reports whether something happens in some time.
+// within reports whether an event happens within d.
 func within(d time.Duration, event <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -178,7 +181,7 @@ func within(d time.Duration, event <-chan struct{}) bool {
 	}
 }
 
-// kill ends a process, its group, and whatever is waiting for its pipes.
+// kill ends a process, its group, and every exchange that waits for its pipes.
 func (p *process) kill() {
 	select {
 	case <-p.ended:
@@ -191,7 +194,7 @@ func (p *process) kill() {
 	within(grace, p.ended)
 }
 
-// end lets a process end by itself, and kills it if it does not.
+// end closes the input of a process, and kills the process if it does not end by itself.
 func (p *process) end() error {
 	p.stdin.Close()
 	if !within(grace, p.ended) {
@@ -205,7 +208,8 @@ func (p *process) end() error {
 	return nil
 }
 
-// gone says how a process ended, or what else the end of its pipes means if it is still there.
+// gone returns how a process ended. If it was killed, or has not ended, gone returns otherwise:
+// what the end of its pipes means then.
 func (p *process) gone(otherwise string) string {
 	if !within(notice, p.ended) {
 		p.kill()
@@ -221,8 +225,7 @@ func (p *process) gone(otherwise string) string {
 	return fmt.Sprintf("it ended (%v)", p.cmd.ProcessState)
 }
 
-// lastWords is the end of what a process has written to its standard error, for the end of a
-// sentence. The process has ended.
+// lastWords returns the end of the standard error of an ended process, as the end of a sentence.
 func (p *process) lastWords() string {
 	within(grace, p.words.done)
 	p.words.mu.Lock()
@@ -234,9 +237,8 @@ func (p *process) lastWords() string {
 	return fmt.Sprintf("; its standard error ends in %q", said)
 }
 
-// ask makes one exchange: it writes a request with its tensors, and reads the answer with those
-// that follow it. It also returns how long the answer took. A process that fails an exchange is
-// killed.
+// ask makes one exchange: it writes a request with its tensors, and reads the answer with its
+// tensors. It also returns the time until the answer. A process that fails an exchange is killed.
 func (p *process) ask(q request, operands, results []*attn.Tensor) (a answer, took time.Duration, err error) {
 	stop := func() bool { return true }
 	limit, until := p.kernel.limit()
@@ -270,7 +272,7 @@ func (p *process) ask(q request, operands, results []*attn.Tensor) (a answer, to
 	return a, took, e
 }
 
-// stage names a request in messages.
+// stage returns the name of a request in messages.
 func (q *request) stage() string {
 	if q.Pass != "" {
 		return q.Do + " " + q.Pass
@@ -278,10 +280,9 @@ func (q *request) stage() string {
 	return q.Do
 }
 
-// send writes a request. It returns what is wrong, or nothing; so do the others that are a part of
-// an exchange.
+// send writes a request. Like the other steps of an exchange it returns a fault, or "".
 func (p *process) send(q request, operands []*attn.Tensor) (fault string) {
-	err := json.NewEncoder(p.in).Encode(q) // it ends the line
+	err := json.NewEncoder(p.in).Encode(q) // Encode also ends the line
 	for _, t := range operands {
 		err = errors.Join(err, p.put(t))
 	}
@@ -342,7 +343,7 @@ func (p *process) put(t *attn.Tensor) error {
 	return nil
 }
 
-// get reads them, and returns how many bytes there were.
+// get reads the rows of a tensor and returns the number of bytes read.
 func (p *process) get(t *attn.Tensor) (got int, err error) {
 	p.row = append(p.row[:0], make([]byte, 4*t.D)...)
 	for row := range rows(t) {
@@ -357,7 +358,7 @@ func (p *process) get(t *attn.Tensor) (got int, err error) {
 	return got, nil
 }
 
-// rows are those of a tensor, in the order in which they travel.
+// rows iterates over the rows of a tensor in the order in which they are sent.
 func rows(t *attn.Tensor) func(yield func([]float32) bool) {
 	return func(yield func([]float32) bool) {
 		for b := range t.B {

@@ -21,11 +21,11 @@ import (
 	"attnlab/peers/peertest"
 )
 
-// workerEnv makes the test binary a worker. Its value lists what its peers are like; each has the
-// name of what it is like.
+// workerEnv is the environment variable that makes the test binary a worker. Its value lists the
+// kinds of its peers; a peer has the name of its kind.
 const workerEnv = "ATTNLAB_TEST_WORKER"
 
-// work is the worker.
+// work runs the worker.
 func work() {
 	harness.SampleTime, harness.ProbeTime = time.Millisecond, time.Millisecond
 	self, err := os.Executable()
@@ -39,7 +39,7 @@ func work() {
 	os.Exit(0)
 }
 
-// newLab has naive and some peers, all of them this binary.
+// newLab returns a lab with naive and the given kinds of peers, all of which are this binary.
 func newLab(self string, likes []string, timeout time.Duration) *harness.Lab {
 	lab := &harness.Lab{
 		Kernels: []attn.Kernel{naive.New()},
@@ -72,7 +72,8 @@ func spin(n int) int64 {
 	return 2 * int64(n)
 }
 
-// newSweep sweeps over naive and some peers, at given lengths. Every peer leaves its number in dir.
+// newSweep returns a sweep over naive and some kinds of peers, at the given lengths. Every peer
+// leaves a file in dir that is named after its process.
 func newSweep(t *testing.T, timeout time.Duration, likes []string, lengths ...int) (s *harness.Sweep, dir string) {
 	t.Helper()
 	self := processtest.Self(t)
@@ -103,15 +104,14 @@ func newSweep(t *testing.T, timeout time.Duration, likes []string, lengths ...in
 	return s, dir
 }
 
-// closeAll ends what the peers of a lab have running, however that ends.
+// closeAll closes the peers of a lab and ignores errors.
 func closeAll(lab *harness.Lab) {
 	for _, k := range lab.Kernels[1:] {
 		_ = k.(*peers.Kernel).Close()
 	}
 }
 
-// noneOf demands that no process runs any more of the groups whose leaders have left their numbers
-// in a folder.
+// noneOf fails the test if a process still runs in a group whose leader left a file in dir.
 func noneOf(t *testing.T, dir string) {
 	t.Helper()
 	files, err := os.ReadDir(dir)
@@ -130,10 +130,11 @@ func noneOf(t *testing.T, dir string) {
 	}
 }
 
-// A sweep over peers with every kind of fault ends, with a row for each point that says what its
-// peer did; the rows of others are whole, and no process is left.
+// TestSweepOverFaultyPeers checks that a sweep over peers with every kind of fault ends. Each point
+// of a faulty peer has a row with the fault, the rows of the others are complete, and no process is
+// left.
 func TestSweepOverFaultyPeers(t *testing.T) {
-	want := map[string]string{ // beginning with the status
+	want := map[string]string{ // the status and the beginning of the fault
 		"honest": "ok", "cries": "ok", "lingers": "ok", "fails": "ok",
 		"dies-at-about":      "failed peer dies-at-about: about: it ended (exit status 1)",
 		"leaves-at-about":    "failed peer leaves-at-about: about: it ended (exit status 1)",
@@ -178,8 +179,8 @@ func TestSweepOverFaultyPeers(t *testing.T) {
 	noneOf(t, dir)
 }
 
-// Peers that hang are given up by the worker, or by the parent where that asks, which says at what;
-// and so are their children.
+// TestSweepOverHangingPeers checks that peers that hang, and their children, are ended: by the
+// worker, or by the parent if the parent made the request. The message names the request.
 func TestSweepOverHangingPeers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("peers that hang take their time")
@@ -210,7 +211,8 @@ func TestSweepOverHangingPeers(t *testing.T) {
 	noneOf(t, dir)
 }
 
-// When the worker is killed, such as by a second Ctrl-C, whatever its peers have started ends too.
+// TestGroupsEndWithTheWorker checks that everything that peers have started ends when the worker is
+// killed, for example by a second Ctrl-C.
 func TestGroupsEndWithTheWorker(t *testing.T) {
 	s, dir := newSweep(t, time.Minute, []string{"breeds-at-run"}, 8)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,15 +8,15 @@ import (
 	"unicode"
 )
 
-// What a peer writes goes to reports and terminals. Its arguments and its environment may be
-// secret, and a program may repeat them: they are struck out. What it writes may be long or hold
-// escape sequences: it is cut, and control characters become spaces.
+// A peer's output appears in reports and on terminals. The arguments and the environment of its
+// command may be secret and a program may repeat them, so they are struck out. Output may be long
+// or contain escape sequences, so it is shortened and control characters become spaces.
 
-// textLimit is the most bytes quoted of what a peer writes.
+// textLimit is the largest number of bytes that are quoted from a peer's output.
 const textLimit = 400
 
-// shortSecret is the length up to which a word of a command is taken for a switch or a number,
-// which would be found in any text.
+// shortSecret is the length of the longest word that is not struck out. Such a word is a switch or
+// a number, and occurs in any text.
 const shortSecret = 3
 
 // A censor strikes out words.
@@ -25,8 +25,8 @@ type censor struct {
 	longest int
 }
 
-// newCensor strikes out the arguments of a command, and the assignments before it: each as a whole,
-// and the value in it.
+// newCensor returns a censor that strikes out the arguments of a command and the assignments before
+// it: each as a whole, and the value in it.
 func newCensor(env, args []string) censor {
 	var c censor
 	var words []string
@@ -48,10 +48,10 @@ func newCensor(env, args []string) censor {
 	return c
 }
 
-// clean makes a text of a peer fit for a report.
+// clean returns a text of a peer in a form for reports.
 func (c censor) clean(text string) string { return brief(c.strike.Replace(text)) }
 
-// brief is the beginning of a text, without control characters.
+// brief returns the beginning of a text, without control characters.
 func brief(text string) string {
 	text = strings.TrimSpace(plain(text))
 	if len(text) > textLimit {
@@ -60,13 +60,13 @@ func brief(text string) string {
 	return text
 }
 
-// quote is clean, in quotes and short.
+// quote returns a text of a peer in quotes, cleaned and short.
 func (c censor) quote(text []byte) string {
 	return fmt.Sprintf("%.80q", strings.ToValidUTF8(c.strike.Replace(string(text)), "\uFFFD"))
 }
 
-// lastOf makes the end of a text fit for a report. If it was cut before, the cut may have gone
-// through a word to be struck out.
+// lastOf returns the end of a text in a form for reports. If the text was cut before, the beginning
+// is dropped: the cut may have split a word to be struck out.
 func (c censor) lastOf(text []byte, cut bool) string {
 	s := plain(c.strike.Replace(string(text)))
 	if cut {
@@ -75,7 +75,7 @@ func (c censor) lastOf(text []byte, cut bool) string {
 	return strings.TrimSpace(strings.ToValidUTF8(s[max(0, len(s)-textLimit):], ""))
 }
 
-// plain replaces control characters.
+// plain replaces control characters by spaces.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTail checks that of a flood only the end is kept, in memory of bounded size, however it
-// comes.
+// TestTail checks that only the end of a flood is kept, in memory of limited size, in whatever
+// pieces it comes.
 func TestTail(t *testing.T) {
 	for _, size := range []int{1, 100, wordsLimit, 1 << 20} {
 		var words tail
@@ -23,8 +23,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestCensor checks that words of a command are struck out of what a peer writes, also where a cut
-// goes through one, and that texts are short and harmless.
+// TestCensor checks that words of a command are struck out of a peer's output, also where a cut
+// splits one, and that texts are short and harmless.
 func TestCensor(t *testing.T) {
 	c := newCensor([]string{"TOKEN=token123"}, []string{"peer.mjs", "--key=key456", "-n", "12"})
 	for text, want := range map[string]string{

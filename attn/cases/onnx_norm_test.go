@@ -50,19 +50,19 @@ func TestReadONNXNorm(t *testing.T) {
 			"last axis", "LayerNormalization",
 			object{"epsilon": 3},
 			[]object{f("X", []int{2, 2}, 1, 3, 5, 7), f("W", []int{2}, 1, 10), f("B", []int{2}, 0, 100)},
-			[]object{f("Y", []int{2, 2}, -.5, 105, -.5, 105), f("M", []int{2, 1}, 2, 6), f("I", []int{2, 1}, .5, .5)},
+			[]object{f("Y", []int{2, 2}, -0.5, 105, -0.5, 105), f("M", []int{2, 1}, 2, 6), f("I", []int{2, 1}, 0.5, 0.5)},
 		},
 		{
 			"a middle axis, which takes in the last", "LayerNormalization",
 			object{"epsilon": 3, "axis": 1},
 			[]object{f("X", []int{1, 1, 2}, 1, 3), f("W", []int{1, 2}, 1, 10), f("B", []int{1, 2}, 0, 100)},
-			[]object{f("Y", []int{1, 1, 2}, -.5, 105), f("M", []int{1, 1, 1}, 2), f("I", []int{1, 1, 1}, .5)},
+			[]object{f("Y", []int{1, 1, 2}, -0.5, 105), f("M", []int{1, 1, 1}, 2), f("I", []int{1, 1, 1}, 0.5)},
 		},
 		{
 			"all axes, counted from behind, without a bias", "LayerNormalization",
 			object{"epsilon": 3, "axis": -2},
 			[]object{f("X", []int{2, 2}, 1, 3, 3, 1), f("W", []int{2, 2}, 1, 10, 100, 1000)},
-			[]object{f("Y", []int{2, 2}, -.5, 5, 50, -500), f("M", []int{1, 1}, 2), f("I", []int{1, 1}, .5)},
+			[]object{f("Y", []int{2, 2}, -0.5, 5, 50, -500), f("M", []int{1, 1}, 2), f("I", []int{1, 1}, 0.5)},
 		},
 		{
 			"one scale for a column, one for all", "LayerNormalization",
@@ -74,7 +74,7 @@ func TestReadONNXNorm(t *testing.T) {
 			"not centred", "RMSNormalization",
 			object{"epsilon": 3},
 			[]object{f("X", []int{2, 2}, 1, 1, 1, -1), f("W", []int{2}, 1, 10)},
-			[]object{f("Y", []int{2, 2}, .5, 5, .5, -5)},
+			[]object{f("Y", []int{2, 2}, 0.5, 5, 0.5, -5)},
 		},
 		{
 			"the epsilon of ONNX", "RMSNormalization",

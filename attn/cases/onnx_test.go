@@ -231,11 +231,11 @@ func TestReadONNXSoftmax(t *testing.T) {
 		shape    []int
 		x, want  []float32
 	}{
-		{"last axis", "Softmax", object{}, 13, []int{2, 2}, []float32{0, 0, log(3), 0}, []float32{.5, .5, .75, .25}},
-		{"first axis", "Softmax", object{"axis": 0}, 13, []int{2, 2}, []float32{0, 0, log(3), 0}, []float32{.25, .5, .75, .5}},
-		{"middle axis", "Softmax", object{"axis": -2}, 13, []int{1, 2, 2}, []float32{0, 0, log(3), 0}, []float32{.25, .5, .75, .5}},
-		{"all axes from one on", "Softmax", object{}, 11, []int{1, 2, 2}, []float32{0, 0, log(2), 0}, []float32{.2, .2, .4, .2}},
-		{"a log", "LogSoftmax", object{}, 13, []int{2}, []float32{1e4, 1e4}, []float32{log(.5), log(.5)}},
+		{"last axis", "Softmax", object{}, 13, []int{2, 2}, []float32{0, 0, log(3), 0}, []float32{0.5, 0.5, 0.75, 0.25}},
+		{"first axis", "Softmax", object{"axis": 0}, 13, []int{2, 2}, []float32{0, 0, log(3), 0}, []float32{0.25, 0.5, 0.75, 0.5}},
+		{"middle axis", "Softmax", object{"axis": -2}, 13, []int{1, 2, 2}, []float32{0, 0, log(3), 0}, []float32{0.25, 0.5, 0.75, 0.5}},
+		{"all axes from one on", "Softmax", object{}, 11, []int{1, 2, 2}, []float32{0, 0, log(2), 0}, []float32{0.2, 0.2, 0.4, 0.2}},
+		{"a log", "LogSoftmax", object{}, 13, []int{2}, []float32{1e4, 1e4}, []float32{log(0.5), log(0.5)}},
 		{"a weight that vanishes", "LogSoftmax", object{}, 13, []int{2}, []float32{0, -500}, []float32{0, -500}},
 	} {
 		o := read(t, object{

@@ -195,7 +195,7 @@ func TestFillOfLargeOperands(t *testing.T) {
 				}
 			}
 		}
-		if n := float64(more * d); !(math.Abs(sum/n) < .02 && math.Abs(squares/n-1) < .02) {
+		if n := float64(more * d); !(math.Abs(sum/n) < 0.02 && math.Abs(squares/n-1) < 0.02) {
 			t.Errorf("rows after the first %d have mean %v and variance %v", drawn, sum/n, squares/n)
 		}
 		// One copy in 64 begins where a row does, and about eight begin where another copy did.

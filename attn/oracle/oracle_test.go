@@ -44,11 +44,11 @@ func TestWorkedExample(t *testing.T) {
 		w0, w1, w2       float64
 		skipLSE, skipRow bool
 	}{
-		{temp: 0, out0: 1.20333628, lse: 1.62062112, h: 1.053363, w0: .40111209, w1: .19777581, w2: .40111209, mean: .567258179},
-		{temp: .5, out0: 1.33742482, skipLSE: true, skipRow: true},
+		{temp: 0, out0: 1.20333628, lse: 1.62062112, h: 1.053363, w0: 0.40111209, w1: 0.19777581, w2: 0.40111209, mean: 0.567258179},
+		{temp: 0.5, out0: 1.33742482, skipLSE: true, skipRow: true},
 		{temp: 2, out0: 1.11021122, skipLSE: true, skipRow: true},
-		{temp: math.Inf(1), out0: 1, lse: math.Log(3), h: math.Log(3), w0: 1. / 3, w1: 1. / 3, w2: 1. / 3, mean: .47140452},
-		{temp: attn.Frozen, out0: 1.5, h: math.Log(2), w0: .5, w2: .5, mean: .70710678, skipLSE: true},
+		{temp: math.Inf(1), out0: 1, lse: math.Log(3), h: math.Log(3), w0: 1. / 3, w1: 1. / 3, w2: 1. / 3, mean: 0.47140452},
+		{temp: attn.Frozen, out0: 1.5, h: math.Log(2), w0: 0.5, w2: 0.5, mean: 0.70710678, skipLSE: true},
 	} {
 		p, a := worked(c.temp)
 		o, err := oracle.New(p, a)
@@ -80,7 +80,7 @@ func TestLinearWorkedExample(t *testing.T) {
 	}
 	r := o.Row(oracle.Index{})
 	near(t, "out[0]", r.Out[0], 1.06666667, 1e-8)
-	near(t, "out[1]", r.Out[1], .93333333, 1e-8)
+	near(t, "out[1]", r.Out[1], 0.93333333, 1e-8)
 }
 
 func TestInfiniteScores(t *testing.T) {
@@ -96,7 +96,7 @@ func TestInfiniteScores(t *testing.T) {
 		{"two +Inf", [3]float32{inf, inf, 0}, math.NaN(), math.NaN(), -1},
 		{"NaN", [3]float32{nan, 0, 0}, math.NaN(), math.NaN(), -1},
 		{"all -Inf", [3]float32{-inf, -inf, -inf}, 0, math.Inf(-1), -1},
-		{"-Inf hides", [3]float32{0, -inf, -inf}, 2, math.Sqrt(.5), 0},
+		{"-Inf hides", [3]float32{0, -inf, -inf}, 2, math.Sqrt(0.5), 0},
 	} {
 		p, a := worked(0)
 		p.Score.Terms = attn.TermBias
@@ -132,7 +132,7 @@ func TestJudge(t *testing.T) {
 		}
 		a.Stats.LSE.Row(0, at.I, 0)[0] = float32(r.LSE)
 	}
-	if v := o.Judge(rows); v.Worst > .3 {
+	if v := o.Judge(rows); v.Worst > 0.3 {
 		t.Errorf("the definition rounded to float32 is %.2f of its tolerance: %s", v.Worst, v.Where)
 	}
 	good := a.Out.Data[3]

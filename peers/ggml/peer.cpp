@@ -1,9 +1,14 @@
-// ggml, the library of llama.cpp, as a peer: its fused attention on the CPU. With a built checkout of ggml at $GGML, from here:
+// ggml, the library of llama.cpp, as a peer: its fused attention on the CPU. With a built checkout
+// of ggml at $GGML, run in this folder:
 //
-//   g++ -O2 -o peer peer.cpp -I$GGML/include -L$GGML/build/src -lggml -lggml-cpu -lggml-base -Wl,-rpath,$GGML/build/src
+//   g++ -O2 -o peer peer.cpp -I$GGML/include -L$GGML/build/src \
+//       -lggml -lggml-cpu -lggml-base -Wl,-rpath,$GGML/build/src
+//
+// and in the root of the repository:
+//
 //   benchrun sweep --peer ggml=peers/ggml/peer --kernel flash,ggml ...
 //
-// What is asked of a peer stands in package peers.
+// Package peers documents the requests and answers.
 #include <ggml-cpu.h>
 #include <ggml.h>
 
@@ -37,7 +42,7 @@ struct Ggml : Peer {
         value = ggml_new_tensor_4d(context, GGML_TYPE_F32, p.dim_v, p.seq_kv, p.heads_kv, p.batch);
         ggml_tensor *mask = nullptr;
         if (p.mask != "full") {
-            long rows = (p.seq_q + 63) / 64 * 64;  // it wants whole blocks of them
+            long rows = (p.seq_q + 63) / 64 * 64;  // ggml requires a multiple of 64
             mask = ggml_new_tensor_4d(context, GGML_TYPE_F16, p.seq_kv, rows, 1, 1);
             auto *to = (ggml_fp16_t *)mask->data;
             for (long i = 0; i < rows; i++)
@@ -62,7 +67,7 @@ struct Ggml : Peer {
         if (ggml_graph_compute(graph, &todo) != GGML_STATUS_SUCCESS) throw std::runtime_error("the graph failed");
     }
 
-    // Its rows are [batch][row][head][column].
+    // ggml's rows are [batch][row][head][column].
     void store() override {
         auto *from = (const float *)result->data;
         for (long b = 0; b < p.batch; b++)

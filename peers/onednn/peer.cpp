@@ -1,9 +1,13 @@
-// oneDNN as a peer: the graph of scaled dot-product attention, which it fuses where it can. With oneDNN 3 (Debian 13's libdnnl-dev), from here:
+// oneDNN as a peer: the graph of scaled dot-product attention, which oneDNN fuses where it can.
+// With oneDNN 3 (Debian 13's libdnnl-dev), run in this folder:
 //
 //   g++ -O2 -fopenmp -o peer peer.cpp -ldnnl
+//
+// and in the root of the repository:
+//
 //   benchrun sweep --peer onednn=peers/onednn/peer --kernel flash,onednn ...
 //
-// What is asked of a peer stands in package peers.
+// Package peers documents the requests and answers.
 #include <omp.h>
 
 #include <cmath>
@@ -28,7 +32,7 @@ struct OneDNN : Peer {
     }
 
     std::string refusal(const Problem &p) override {
-        if (p.heads_q != p.heads_kv) return "as many heads of keys as of queries";
+        if (p.heads_q != p.heads_kv) return "want as many key heads as query heads";
         if (p.mask == "full" || (p.causal() && p.visible(0) > 0)) return "";
         return "no mask " + p.mask;
     }

@@ -1,14 +1,19 @@
-// ONNX Runtime as a peer: its MultiHeadAttention and, for causal masks, GroupQueryAttention, which is the faster of the two there from 2048 keys on and
-// as fast below. In this folder:
+// ONNX Runtime as a peer: MultiHeadAttention, and GroupQueryAttention for causal masks, where it is
+// the faster operator for long sequences. In this folder:
 //
-//   npm install --ignore-scripts        (its script fetches what only GPUs need)
-//   benchrun sweep --peer 'onnxruntime=node peers/onnxruntime/peer.mjs' --kernel flash,onnxruntime ...
+//   npm install --ignore-scripts        (the script downloads what only GPUs need)
 //
-// What is asked of a peer stands in package peers.
+// and in the root of the repository:
+//
+//   benchrun sweep --peer 'onnxruntime=node peers/onnxruntime/peer.mjs' \
+//       --kernel flash,onnxruntime ...
+//
+// Package peers documents the requests and answers.
 import { readSync, writeSync } from 'node:fs';
 import ort from 'onnxruntime-node';
 
-// An ONNX model is a protocol buffer. These write the few kinds of field that a model of one node has.
+// An ONNX model is a protocol buffer. These functions write the kinds of field that a model of one
+// node has.
 const varint = n => {
   const out = [];
   for (; n > 127; n = Math.floor(n / 128)) out.push(n % 128 + 128);
@@ -31,7 +36,8 @@ const attribute = (name, value) => typeof value === 'bigint'
 const operand = (field, { name, type = FLOAT, dims }) =>
   bytes(field, bytes(1, name), bytes(2, bytes(1, number(1, type), bytes(2, ...dims.map(d => bytes(1, number(1, d)))))));
 
-// model is a graph of one node of ONNX Runtime's own operators. An input without dimensions is left out.
+// model returns a graph of one node with an operator of ONNX Runtime. An input without dimensions
+// is left out.
 const model = (op, attributes, inputs, outputs) => bytes(7,
   bytes(1, ...inputs.map(i => bytes(1, i.name)), ...outputs.map(o => bytes(2, o.name)), bytes(4, op), bytes(7, 'com.microsoft'),
     ...Object.entries(attributes).map(([name, value]) => attribute(name, value))),
@@ -40,17 +46,18 @@ const model = (op, attributes, inputs, outputs) => bytes(7,
   ...outputs.map(o => operand(12, o)));
 const file = graph => Buffer.concat([number(1, 8), bytes(8, bytes(1, ''), number(2, 17)), bytes(8, bytes(1, 'com.microsoft'), number(2, 1)), graph]);
 
-// refusal says why a problem is not done, if it is not.
+// refusal returns why a problem is not computed, or '' if it is.
 function refusal(p) {
   if (Object.values(p).includes(0)) return 'something has no size';
-  if (p.seq_q === 1 && p.seq_kv > 1) return 'a single query reads a cache, which its JavaScript copies at each call: its other languages need not';
-  if (p.mask === 'full') return p.heads_q === p.heads_kv ? '' : 'MultiHeadAttention has as many heads of keys as of queries';
+  if (p.seq_q === 1 && p.seq_kv > 1) return 'a single query reads a cache, which the JavaScript interface copies at each call: other languages need not';
+  if (p.mask === 'full') return p.heads_q === p.heads_kv ? '' : 'MultiHeadAttention wants as many key heads as query heads';
   if (p.mask !== 'causal' && p.mask !== 'causal-topleft') return `no mask ${p.mask}`;
-  if (p.seq_q !== p.seq_kv) return 'causal masks are of as many queries as keys';
-  return p.dim === p.dim_v && p.dim % 8 === 0 ? '' : 'GroupQueryAttention has keys and values of one size, a multiple of 8';
+  if (p.seq_q !== p.seq_kv) return 'a causal mask wants as many queries as keys';
+  return p.dim === p.dim_v && p.dim % 8 === 0 ? '' : 'GroupQueryAttention wants keys and values of one size, a multiple of 8';
 }
 
-// Rows travel as [batch][head][row][column]; ONNX Runtime has them as [batch][row][head][column].
+// turned exchanges two axes: rows are sent as [batch][head][row][column], and ONNX Runtime uses
+// [batch][row][head][column].
 function turned(from, batch, outer, inner, columns) {
   const to = new Float32Array(from.length);
   for (let b = 0, at = 0; b < batch; b++)
@@ -76,7 +83,7 @@ async function plan(p, threads) {
   fetches = { out: new ort.Tensor('float32', new Float32Array(out.dims.reduce((a, b) => a * b)), out.dims) };
   if (p.mask === 'full') {
     graph = model('MultiHeadAttention', { num_heads: BigInt(p.heads_q), scale: p.scale }, [q, k, v], [out]);
-  } else { // a cache that was empty before, and then holds all keys; nobody fetches it
+  } else { // the outputs keys and values are a cache that holds all keys afterwards; it is not used
     const cache = name => ({ name, dims: [p.batch, p.heads_kv, p.seq_kv, p.dim] });
     const lengths = { name: 'lengths', type: INT32, dims: [p.batch] }, total = { name: 'total', type: INT32, dims: [] };
     const none = { name: '' };
@@ -105,7 +112,7 @@ async function run(calls) {
   return { wall_ns: Number(wall), cpu_ns: 1000 * (used.user + used.system) };
 }
 
-// Standard input, of which pending has been read and not used yet.
+// pending is standard input that has been read and not used yet.
 let pending = Buffer.alloc(0);
 const chunk = Buffer.alloc(1 << 16);
 function more(into) {

@@ -1,5 +1,5 @@
-// Package peertest is a peer for tests: naive/go, at the other end of two pipes, with a fault if
-// one is asked for.
+// Package peertest provides a peer for tests: naive/go at the other end of two pipes, with a fault
+// if its argument names one.
 package peertest
 
 import (
@@ -26,39 +26,42 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// Processes is the environment variable that names a folder in which every peer leaves a file named
-// after its process; a process that it has started leaves one named after the peer's, with .child
-// behind it.
+// Processes is the environment variable that names a folder. Every peer leaves a file there that is
+// named after its process ID. A process that a peer has started leaves one named after the peer's,
+// with the suffix .child.
 const Processes = "ATTNLAB_TEST_PEERS"
 
 const child = "child"
 
-// Main is a program that serves. Its first argument is honest, or what is strange about it; others
-// do not matter.
+// Main is a program that serves. Its first argument is honest, or a kind or fault from the lists
+// below. Other arguments do not matter.
 //
 // Kinds of peers:
 //
 //	refuses   more than 8 queries
-//	learns    has a backward pass, which takes 3 µs where the forward pass takes 1, by its clock
+//	learns    has a backward pass that takes 3 µs by its clock where the forward pass takes 1
 //	cries     writes a lot to its standard error, and is honest
 //	lingers   does not end when its input does
 //	fails     with status 3 when its input ends
 //
 // Clocks, as wall_ns and cpu_ns of a run:
 //
-//	timeless negative boastful endless nan    no time, less than none, an hour too much, all there is, no number
-//	greedy hungry owing                       two threads' processor time where one is told, an hour of it, less than none
+//	timeless negative    no time; a negative time
+//	boastful endless nan an hour too much; the largest number; not a number
+//	greedy hungry owing  processor time of two threads on one; of an hour; negative
 //
-// Faults, each followed by -at- and the request at which it shows:
+// Faults, each followed by -at- and the request at which it occurs:
 //
-//	fails                       answers with an error
-//	dies crashes                ends with status 1 and last words; is killed
-//	hangs stubborn              does not answer; nor heeds signals
-//	closes deaf                 closes its output and hangs; closes its input, answers this request and hangs
-//	garbles floods              prints a line besides its answer; prints for ever without an end of line
-//	trails repeats stale        adds bytes to its answer; answers twice; answers with the id of the request before
-//	shortens lengthens keeps    ends after half of its tensors; adds to them; keeps them to itself
-//	leaves breeds               starts a process that holds its pipes, and ends; and hangs
+//	fails                    answers with an error
+//	dies crashes             ends with status 1 and last words; is killed
+//	hangs stubborn           does not answer; and ignores signals
+//	closes                   closes its output and hangs
+//	deaf                     closes its input, answers this request and hangs
+//	garbles floods           prints a line besides its answer; prints for ever without a line end
+//	trails repeats           adds bytes to its answer; answers twice
+//	stale                    answers with the id of the previous request
+//	shortens lengthens keeps ends after half of its tensors; adds to them; does not send them
+//	leaves breeds            starts a process that holds its pipes, and ends; and hangs
 func Main() {
 	if len(os.Args) < 2 {
 		fmt.Fprintln(os.Stderr, "want an argument: honest, or what is strange")
@@ -119,7 +122,7 @@ type request struct {
 	}
 }
 
-// errLuck is what goes wrong with a peer that fails. It repeats what else the peer was told, as
+// errLuck returns the error of a peer that fails. It repeats the other arguments of the peer, as
 // programs do.
 func errLuck() error { return fmt.Errorf("out of luck %v", os.Args[2:]) }
 
@@ -185,8 +188,8 @@ func (p *peer) serve() error {
 	}
 }
 
-// before is what a peer does in place of an answer. It only returns an error, or if the fault is
-// another.
+// before commits a fault in place of an answer. It returns only with an error, or if the fault is
+// another one.
 func (p *peer) before() error {
 	switch p.fault {
 	case "dies":
@@ -224,7 +227,7 @@ func (p *peer) before() error {
 	return nil
 }
 
-// spoil changes an answer, whose first line has so many bytes.
+// spoil returns a faulty answer. The first line of the answer has line bytes.
 func (p *peer) spoil(all []byte, line int) []byte {
 	switch p.fault {
 	case "garbles":
@@ -245,7 +248,7 @@ func (p *peer) spoil(all []byte, line int) []byte {
 	return all
 }
 
-// answer does what is asked, and returns the tensors that follow the answer.
+// answer computes a request, and returns the tensors that follow the answer.
 func (p *peer) answer(q *request, answer map[string]any) (results []*attn.Tensor, err error) {
 	switch q.Do {
 	case "about":
@@ -298,7 +301,7 @@ func (p *peer) answer(q *request, answer map[string]any) (results []*attn.Tensor
 	return results, err
 }
 
-// clock puts the time that a run took into its answer.
+// clock writes the time of a run to its answer.
 func (p *peer) clock(took time.Duration, q *request, answer map[string]any) {
 	wall := took.Nanoseconds()
 	answer["wall_ns"] = wall
@@ -327,7 +330,7 @@ func (p *peer) read(tensors ...*attn.Tensor) (err error) {
 	return err
 }
 
-// each visits the rows of tensors in the order in which they travel.
+// each calls do for the rows of tensors in the order in which they are sent.
 func each(tensors []*attn.Tensor, do func(row []float32)) {
 	for _, t := range tensors {
 		for b := range t.B {

@@ -1,6 +1,10 @@
-// Attention as it is defined, in doubles: the shortest peer there is, to begin another one from.
+// Attention by its definition, in doubles: the shortest peer, to copy for a new one. In this
+// folder:
 //
 //   g++ -O2 -o peer peer.cpp
+//
+// and in the root of the repository:
+//
 //   benchrun sweep --peer plain=peers/plain/peer --kernel naive,plain ...
 #include <algorithm>
 #include <cmath>

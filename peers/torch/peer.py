@@ -1,10 +1,12 @@
-"""PyTorch's scaled_dot_product_attention as a peer. With PyTorch 2, such as Debian 13's python3-torch, and libopenblas0-pthread:
+"""PyTorch's scaled_dot_product_attention as a peer. With PyTorch 2, such as Debian 13's
+python3-torch, and libopenblas0-pthread, run in the root of the repository:
 
     benchrun sweep --peer 'torch=python3 peers/torch/peer.py' --kernel flash,torch ...
 
-Its products of float32 are those of the BLAS that it was linked with, or of one that LD_PRELOAD names; what it is, the run's record says.
+Its float32 products are computed by the BLAS that it was linked with, or by one that LD_PRELOAD
+names. The record of a run has the name of that BLAS.
 
-What is asked of a peer stands in package peers.
+Package peers documents the requests and answers.
 """
 
 import ctypes
@@ -13,7 +15,8 @@ import os
 import sys
 import time
 
-# PyTorch's own threads share the heads among them; OpenBLAS would add one for each CPU, whatever they are told, and MKL might.
+# PyTorch's threads share the heads. OpenBLAS would start one more thread for each CPU, whatever
+# number of threads is set, and MKL might.
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
 import torch
@@ -24,7 +27,7 @@ aten = torch.ops.aten
 
 
 class Peer:
-    send = []  # tensors that follow the answer
+    send = []  # the tensors that follow the answer
 
     def about(self):
         about = f"PyTorch {torch.__version__}, scaled_dot_product_attention for {torch.backends.cpu.get_cpu_capability()}, products of {blas()}"
@@ -39,7 +42,8 @@ class Peer:
         self.__dict__.update(problem)
 
     def load(self):
-        group = self.heads_q // self.heads_kv  # it has a path for groups that its fast kernel does not take: here each query head has keys of its own
+        # PyTorch's fast kernel does not support groups, so each query head gets its own keys.
+        group = self.heads_q // self.heads_kv
         self.q = self.read(self.heads_q, self.seq_q, self.dim)
         self.k = self.read(self.heads_kv, self.seq_kv, self.dim).repeat_interleave(group, 1)
         self.v = self.read(self.heads_kv, self.seq_kv, self.dim_v).repeat_interleave(group, 1)
@@ -60,7 +64,8 @@ class Peer:
             call()
         return {"wall_ns": time.perf_counter_ns() - wall, "cpu_ns": time.process_time_ns() - cpu}
 
-    # What is differentiated is called by the name of the kernel that scaled_dot_product_attention chooses, which also hands out LSE.
+    # With gradients, forward calls the kernel that scaled_dot_product_attention chooses, because
+    # that kernel also returns LSE.
     def forward(self):
         causal = self.mask != "full"
         if self.grads:
@@ -89,7 +94,7 @@ class Symbol(ctypes.Structure):
 def blas():
     loaded, symbol = ctypes.CDLL(None), Symbol()
     own = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
-    for library in (loaded, own):  # what is there already is taken
+    for library in (loaded, own):  # a BLAS that is loaded already takes precedence
         if hasattr(library, "sgemm_"):
             loaded.dladdr(ctypes.cast(library.sgemm_, ctypes.c_void_p), ctypes.byref(symbol))
             return os.path.realpath(symbol.file.decode())
@@ -98,7 +103,7 @@ def blas():
 
 def refusal(mask, seq_q, seq_kv, grads=False, **sizes):
     if grads and sizes["dim"] != sizes["dim_v"]:
-        return "its fast kernel has keys and values of one size"
+        return "its fast kernel wants keys and values of one size"
     if 0 in (seq_q, seq_kv, *sizes.values()):
         return "something has no size"
     if mask in ("full", "causal-topleft") or mask == "causal" and seq_q == seq_kv:
