@@ -18,12 +18,12 @@ func TestAllocAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(plain)
-	if unix.Madvise(plain, unix.MADV_HUGEPAGE) != nil || !asked(&plain[0]) {
+	if unix.Madvise(plain, unix.MADV_HUGEPAGE) != nil || !advised(&plain[0]) {
 		t.Skip("SKIPPED: this system has no large pages, or does not report which memory requested them")
 	}
 	x := Alloc[float32](largePage) // four large pages, of which at least three are whole
 	for i := largePage / 4; i <= 3*largePage/4; i += largePage / 4 {
-		if !asked(&x[i]) {
+		if !advised(&x[i]) {
 			t.Errorf("no large page was requested at number %d", i)
 		}
 	}
@@ -34,8 +34,8 @@ func TestAllocAsks(t *testing.T) {
 	}
 }
 
-// asked reports whether the system lists the memory of x as requesting large pages.
-func asked[T any](x *T) bool {
+// advised reports whether the system lists the memory of x as requesting large pages.
+func advised[T any](x *T) bool {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return false

@@ -215,11 +215,11 @@ func (a *Args) output(name string, t *Tensor, typ DType, b, s, h, d int) error {
 	if err := t.writable(name); err != nil {
 		return err
 	}
-	return a.apartFromInputs(name, t.region())
+	return a.disjointFromInputs(name, t.region())
 }
 
-// apartFromInputs returns an error if an output overlaps an operand that a call reads.
-func (a *Args) apartFromInputs(name string, output region) error {
+// disjointFromInputs returns an error if an output overlaps an operand that a call reads.
+func (a *Args) disjointFromInputs(name string, output region) error {
 	t := &a.Terms
 	names := [...]string{
 		"Q", "K", "K.Scale", "V", "V.Scale", "QStart", "KStart", "KLen", "QPos", "Pages", "Allowed", "Allowed",
@@ -231,7 +231,7 @@ func (a *Args) apartFromInputs(name string, output region) error {
 		t.Metric.region(), t.Cos.region(), t.Sin.region(),
 	}
 	for i, input := range inputs {
-		if err := output.apart(name, input, names[i]); err != nil {
+		if err := output.disjoint(name, input, names[i]); err != nil {
 			return err
 		}
 	}
@@ -482,11 +482,11 @@ func (p *Problem) checkStats(a *Args) error {
 		if err := a.output(o.name, o.t, F32, a.Q.B, a.Q.S, p.HeadsQ, o.d); err != nil {
 			return err
 		}
-		if err := o.t.apart(o.name, &a.Out, "Out"); err != nil {
+		if err := o.t.disjoint(o.name, &a.Out, "Out"); err != nil {
 			return err
 		}
 		for _, other := range all[:i] {
-			if err := o.t.apart(o.name, other.t, other.name); err != nil {
+			if err := o.t.disjoint(o.name, other.t, other.name); err != nil {
 				return err
 			}
 		}
@@ -501,14 +501,14 @@ func (p *Problem) checkStats(a *Args) error {
 		return fmt.Errorf("Stats.ArgMax: %d numbers for %d batch entries of %d rows of %d heads, want one for each row of a head", len(s.ArgMax), a.Q.B, a.Q.S, p.HeadsQ)
 	}
 	own := regionOf(s.ArgMax)
-	if err := a.apartFromInputs("Stats.ArgMax", own); err != nil {
+	if err := a.disjointFromInputs("Stats.ArgMax", own); err != nil {
 		return err
 	}
-	if err := own.apart("Stats.ArgMax", a.Out.region(), "Out"); err != nil {
+	if err := own.disjoint("Stats.ArgMax", a.Out.region(), "Out"); err != nil {
 		return err
 	}
 	for _, o := range all {
-		if err := own.apart("Stats.ArgMax", o.t.region(), o.name); err != nil {
+		if err := own.disjoint("Stats.ArgMax", o.t.region(), o.name); err != nil {
 			return err
 		}
 	}

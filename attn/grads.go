@@ -107,15 +107,15 @@ func (p *Problem) checkOutgoing(a *Args, g *Grads) error {
 			return err
 		}
 		for k, other := range in {
-			if err := o.apart(outNames[i], other, names[k]); err != nil {
+			if err := o.disjoint(outNames[i], other, names[k]); err != nil {
 				return err
 			}
 		}
 		for k, other := range out[:i] {
-			if o.beside(other) {
+			if o.interleaves(other) {
 				continue
 			}
-			if err := o.apart(outNames[i], other, outNames[k]); err != nil {
+			if err := o.disjoint(outNames[i], other, outNames[k]); err != nil {
 				return err
 			}
 		}
@@ -139,9 +139,9 @@ func list(x []float32) Tensor {
 	return Tensor{Data: x, B: 1, S: 1, H: 1, D: len(x)}
 }
 
-// beside reports whether two views share rows of one slab without overlapping, as those of Packed
-// do.
-func (t *Tensor) beside(other *Tensor) bool {
+// interleaves reports whether two views share rows of one slab without overlapping, as those of
+// Packed do.
+func (t *Tensor) interleaves(other *Tensor) bool {
 	if t.SS != other.SS || max(t.B, other.B) > 1 && (t.SB != other.SB || t.SB < max(t.S, other.S)*t.SS) {
 		return false
 	}

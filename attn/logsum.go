@@ -48,8 +48,8 @@ func (z LogSum) Write(row []float32) {
 	}
 }
 
-// over returns the difference of z and y.
-func (z LogSum) over(y LogSum) float64 { return (z.Ref - y.Ref) + (z.Log - y.Log) }
+// minus returns z - y.
+func (z LogSum) minus(y LogSum) float64 { return (z.Ref - y.Ref) + (z.Log - y.Log) }
 
 // logSumDim returns the D that an LSE tensor must have: 2 if it has 2, otherwise 1.
 func logSumDim(t *Tensor) int {

@@ -47,10 +47,10 @@ func mergeRow(x, y []float32, zx, zy LogSum) LogSum {
 		return zx
 	}
 	top := zx // with two infinite scores Inf - Inf gives the NaN that the row must have
-	if d := zy.over(zx); d > 0 || d == 0 && zy.Ref > zx.Ref {
+	if d := zy.minus(zx); d > 0 || d == 0 && zy.Ref > zx.Ref {
 		top = zy
 	}
-	wx, wy := math.Exp(zx.over(top)), math.Exp(zy.over(top))
+	wx, wy := math.Exp(zx.minus(top)), math.Exp(zy.minus(top))
 	for i := range x {
 		x[i] = float32((wx*float64(x[i]) + wy*float64(y[i])) / (wx + wy))
 	}
@@ -78,7 +78,7 @@ func mergeable(o, lse, o2, lse2 *Tensor) error {
 	if err := lse.writable("lse"); err != nil {
 		return err
 	}
-	return o.apart("o", lse, "lse")
+	return o.disjoint("o", lse, "lse")
 }
 
 // farLSE is the largest magnitude of an LSE that one float32 holds precisely enough to merge: its

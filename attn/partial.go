@@ -38,8 +38,13 @@ func (x *Partial) Merge(y Partial) { Merge(x.Out, x.LSE, y.Out, y.LSE) }
 // A written Partial begins with one of these marks. Format attnlab1 has an LSE of one number.
 const partialMark, partialMark1 = "attnlab2", "attnlab1"
 
-// WriteTo writes the Partial in a format for any machine: the mark "attnlab2", the extents of Out,
-// the D of LSE, the rows of Out by batch, head and query, and the rows of LSE in the same order.
+// WriteTo writes the Partial in a format for any machine:
+//
+//   - the mark "attnlab2"
+//   - the extents of Out, and the D of LSE
+//   - the rows of Out by batch, head and query
+//   - the rows of LSE in the same order
+//
 // Every number has 4 bytes, the lowest first.
 func (x *Partial) WriteTo(w io.Writer) (int64, error) {
 	if err := mergeable(&x.Out, &x.LSE, &x.Out, &x.LSE); err != nil {

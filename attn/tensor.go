@@ -245,14 +245,14 @@ func (t *Tensor) region() region {
 	return regionOf(t.Bits[:n])
 }
 
-// apart refuses an output whose memory overlaps that of another operand.
-func (r region) apart(name string, other region, otherName string) error {
+// disjoint returns an error if an output overlaps another operand in memory.
+func (r region) disjoint(name string, other region, otherName string) error {
 	if r.lo < other.hi && other.lo < r.hi {
 		return fmt.Errorf("%s: overlaps %s in memory", name, otherName)
 	}
 	return nil
 }
 
-func (t *Tensor) apart(name string, other *Tensor, otherName string) error {
-	return t.region().apart(name, other.region(), otherName)
+func (t *Tensor) disjoint(name string, other *Tensor, otherName string) error {
+	return t.region().disjoint(name, other.region(), otherName)
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // A Checkpoint is everything that training needs to continue: the parameters, the optimiser's
-// state, and other data of the training as JSON, such as the number of the step or the state of its
-// random numbers. Gradients are not included, because a step clears them first.
+// state, and other data of the training. Other data is JSON, such as the number of the step or the
+// state of random numbers. Gradients are not included, because a step clears them first.
 //
 // A file has these parts:
 //

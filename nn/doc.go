@@ -7,9 +7,9 @@
 //
 //	Chain{Residual{Chain{norm, attention}}, Residual{Chain{norm, Chain{linear, GELU, linear}}}}
 //
-// Activations are matrices whose rows are sequences one after another. Everything that a layer runs
-// on is an argument (On): a kernel for attention, a Multiplier for matrix products on the loops of
-// an instruction set, and with it the team that shares the work. The bits are the same on every
+// Activations are matrices whose rows are sequences one after another. An argument (On) gives what
+// a layer runs on: a kernel for attention, and a Multiplier for matrix products. The Multiplier has
+// the loops of an instruction set and the team that shares the work. The bits are the same on every
 // team.
 //
 // # Models

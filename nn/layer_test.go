@@ -381,16 +381,16 @@ func twinOf(l Layer, in Shape, memory *Param) twin {
 	panic(fmt.Sprintf("there is no twin of a %T", l))
 }
 
-// beside is a layer that attends to a memory, which it lists as a parameter: its gradient is then
-// checked like a parameter's.
-type beside struct {
+// withMemory is a layer that attends to a memory, which it lists as a parameter: its gradient is
+// then checked like a parameter's.
+type withMemory struct {
 	Layer
 	memory *Param
 }
 
-func (b beside) Params() []*Param { return append(b.Layer.Params(), b.memory) }
+func (b withMemory) Params() []*Param { return append(b.Layer.Params(), b.memory) }
 
-func (b beside) Plan(on On, in Shape) (Pass, int, error) {
+func (b withMemory) Plan(on On, in Shape) (Pass, int, error) {
 	on.Memory = b.memory
 	return b.Layer.Plan(on, in)
 }
@@ -473,7 +473,7 @@ func TestAttention(t *testing.T) {
 			var layer Layer = l
 			in, memory := Shape{2, 5, 8}, NewParam("memory", 2*7, 8).Normal(r, 1)
 			if test.cross {
-				layer = beside{layer, memory}
+				layer = withMemory{layer, memory}
 			}
 			if test.linear {
 				l.Linear = products

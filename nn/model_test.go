@@ -14,9 +14,9 @@ import (
 	"attnlab/kernels/asm"
 )
 
-// TestBlocks checks that every parameter of a block has the gradient of its twin's differences: in
-// an encoder, and in a decoder that also attends to an encoder's rows, with norms before or behind
-// the layers.
+// TestBlocks checks that every parameter of a block has the gradient of its twin's differences. The
+// blocks are an encoder's and a decoder's, which also attends to an encoder's rows, with norms
+// before or behind the layers.
 func TestBlocks(t *testing.T) {
 	causal := attn.Causal()
 	for _, c := range []Config{
@@ -42,7 +42,7 @@ func TestBlocks(t *testing.T) {
 		in, memory := Shape{2, 4, 6}, NewParam("memory", 2*3, 6).Normal(r, 1)
 		var l Layer = stack
 		if c.Cross {
-			l = beside{l, memory}
+			l = withMemory{l, memory}
 		}
 		if c.Linear != nil {
 			l = linearly{l}

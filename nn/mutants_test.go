@@ -179,7 +179,7 @@ func TestMutants(t *testing.T) {
 	exchanged.Fuse()
 	cross, memory := other(), NewParam("memory", 2*6, 8).Normal(r, 1)
 	cross.Cross = true
-	decoder := beside{cross, memory}
+	decoder := withMemory{cross, memory}
 	smooth := *norm
 	smooth.Eps = 1e-2
 

@@ -32,7 +32,7 @@
 //	{"do":"run","pass":"backward","calls":N} {"wall_ns":W,"cpu_ns":C}
 //	{"do":"store_grads"}                     {} and dQ, dK, dV
 //
-// P is
+// P is, on one line,
 //
 //	{"batch":1,"heads_q":8,"heads_kv":8,"seq_q":512,"seq_kv":512,"dim":64,"dim_v":64,
 //	 "scale":0.125,"mask":"causal"}
@@ -133,14 +133,14 @@ func (k *Kernel) Name() (algo, isa string) { return k.name, attn.Native }
 // About returns what the peer is, in its own words. If it failed to answer when it was first
 // started, the peer is not started again and the error stays the same.
 func (k *Kernel) About() (string, error) {
-	f := k.met()
+	f := k.firstStart()
 	return f.about.About, f.err
 }
 
 // Claims returns every ability that a request can express. A peer that did not answer about has no
 // backward pass.
 func (k *Kernel) Claims() attn.Needs {
-	if k.met().about.Backward {
+	if k.firstStart().about.Backward {
 		return attn.NeedSoftmax | attn.NeedWindow | attn.NeedGrad
 	}
 	return attn.NeedSoftmax | attn.NeedWindow
@@ -263,7 +263,7 @@ func (k *Kernel) checked(p *attn.Problem, workers int) (*process, error) {
 
 // process returns the idle process, or a new one, and reports whether it was used before.
 func (k *Kernel) process() (p *process, used bool, err error) {
-	if f := k.met(); f.err != nil {
+	if f := k.firstStart(); f.err != nil {
 		return nil, false, f.err
 	}
 	k.mu.Lock()
@@ -276,8 +276,8 @@ func (k *Kernel) process() (p *process, used bool, err error) {
 	return p, false, err
 }
 
-// met returns the outcome of the first start, which it makes if there was none.
-func (k *Kernel) met() *first {
+// firstStart returns the outcome of the first start, which it makes if there was none.
+func (k *Kernel) firstStart() *first {
 	k.mu.Lock()
 	f := k.first
 	k.mu.Unlock()

@@ -19,9 +19,9 @@ func abilities(s *Subject) error {
 		return fmt.Errorf("the claims cover no operation: want one of %v", attn.Ops())
 	}
 	for need := attn.Needs(1); need&attn.AllNeeds != 0; need <<= 1 {
-		p := asking(need, s.ops()[0])
+		p := needing(need, s.ops()[0])
 		if p.Needs()&need == 0 {
-			return fmt.Errorf("no problem needs %v: add one to function asking", need)
+			return fmt.Errorf("no problem needs %v: add one to function needing", need)
 		}
 		if err := p.Validate(); err != nil {
 			return fmt.Errorf("%v: %w", need, err)
@@ -33,9 +33,9 @@ func abilities(s *Subject) error {
 	return nil
 }
 
-// asking returns a small problem that needs one ability besides its operation. The operation is op,
-// or the first that takes the ability.
-func asking(need attn.Needs, op attn.Op) attn.Problem {
+// needing returns a small problem that needs one ability besides its operation. The operation is
+// op, or the first that takes the ability.
+func needing(need attn.Needs, op attn.Op) attn.Problem {
 	for _, other := range attn.Ops() {
 		if need == other.Need() || need&^op.Takes() != 0 && need&other.Takes() != 0 {
 			op = other
@@ -151,7 +151,7 @@ func malformed(s *Subject) error {
 		{"unknown term", func(p *attn.Problem) { p.Score.Terms = attn.TermMetric << 1 }},
 		{"unknown by-product", func(p *attn.Problem) { p.Want = attn.WantGrad << 1 }},
 	} {
-		p := asking(0, s.ops()[0])
+		p := needing(0, s.ops()[0])
 		bad.edit(&p)
 		_, err := s.Kernel.Check(p, 1)
 		_, planErr := s.Kernel.Plan(p, nil)
@@ -165,7 +165,7 @@ func malformed(s *Subject) error {
 // thrift checks that Check returns what a plan would allocate without allocating it: a harness may
 // check lengths that no memory holds.
 func thrift(s *Subject) error {
-	p := asking(0, s.ops()[0])
+	p := needing(0, s.ops()[0])
 	p.SeqQ, p.SeqKV, p.Dim, p.DimV = 1<<17, 1<<17, 128, 128
 	// The limit allows for error texts, and for allocations of the rest of the program.
 	const calls, most = 16, 64 << 10
@@ -217,7 +217,7 @@ func operands(s *Subject) error {
 				return fmt.Errorf("%v %s: Forward wrote before it panicked: %w", op, bad.Name, err)
 			}
 		}
-		p := asking(0, op)
+		p := needing(0, op)
 		plan, err := s.plan(p, nil)
 		if err != nil {
 			return err

@@ -8,9 +8,9 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// TestOperations checks that every operation has an entry in the table of package attn, a
-// definition with a gradient in package oracle, and cases in package cases, some of them in the
-// core.
+// TestOperations checks that every operation is in three tables: that of package attn, that of
+// definitions and gradients in package oracle, and that of families in package cases. Some of its
+// cases must be in the core.
 func TestOperations(t *testing.T) {
 	for _, op := range attn.Ops() {
 		if named, err := attn.OpByName(op.String()); err != nil || named != op {

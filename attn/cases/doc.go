@@ -1,6 +1,6 @@
-// Package cases provides problems to test kernels with: families of named cases from plain sizes to
-// extreme numbers, the distributions that fill operands, and a reader of outside cases (ONNX node
-// tests).
+// Package cases provides problems to test kernels with. It has families of named cases, from plain
+// sizes to extreme numbers; the distributions that fill operands; and a reader of outside cases
+// (ONNX node tests).
 //
 // A case is a name, a problem and a way to build operands. Operands are built when a test asks for
 // them, from a seed that is a hash of the name. A new case therefore changes no other, and hundreds

@@ -96,10 +96,10 @@ func far(l *list) {
 			add(fmt.Sprintf("alibi-%d-%d", nq, terms), p, 1, true, func(p *attn.Problem, a *attn.Args) {
 				equalKeys(p, a)
 				fill(a.Terms.Slopes, 0)
-				stand(p, a, 0)
+				placeAt(p, a, 0)
 			}, func(p *attn.Problem, a *attn.Args) {
 				fill(a.Terms.Slopes, 1)
-				stand(p, a, 1<<30)
+				placeAt(p, a, 1<<30)
 			})
 		}
 		p.Score.Terms = attn.TermRelative
@@ -109,8 +109,8 @@ func far(l *list) {
 			for i := range a.Terms.Relative.Data {
 				a.Terms.Relative.Data[i] = float32(i%7) - 3
 			}
-			stand(p, a, 1000)
-		}, func(p *attn.Problem, a *attn.Args) { stand(p, a, 1<<30) })
+			placeAt(p, a, 1000)
+		}, func(p *attn.Problem, a *attn.Args) { placeAt(p, a, 1<<30) })
 	}
 }
 
@@ -164,8 +164,8 @@ func shiftRows(by float32, which func(i int) bool) func(p *attn.Problem, a *attn
 	}
 }
 
-// stand puts the first query of every batch entry at position pos.
-func stand(p *attn.Problem, a *attn.Args, pos int32) { a.QPos = slices.Repeat([]int32{pos}, p.Batch) }
+// placeAt puts the first query of every batch entry at position pos.
+func placeAt(p *attn.Problem, a *attn.Args, pos int32) { a.QPos = slices.Repeat([]int32{pos}, p.Batch) }
 
 func clearTensor(t *attn.Tensor) { Rows(t, func(_, _, _ int, row []float32) { clear(row) }) }
 

@@ -6,9 +6,9 @@ import (
 	"attnlab/attn"
 )
 
-// sizes has the lengths at which a block, a lane group or a tail can go wrong: primes, and every
-// tile size that a kernel may use, one less and one more. Each length is tried with many queries
-// and with a single one, which kernels process on different paths.
+// sizes has the lengths at which a block, a lane group or a tail can go wrong: primes, and the tile
+// sizes of kernels, one less and one more. Each length is tested with many queries and with a
+// single one, which kernels process on different paths.
 func sizes(l *list) {
 	for i, n := range []int{17, 31, 61, 113, 127, 211, 799} {
 		l.add(fmt.Sprintf("full-%d", n), wanting(head(n, n, 8, 8), rowStats)).core(n == 61)
