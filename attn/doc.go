@@ -76,8 +76,7 @@
 //	block bitmap      Allowed counts blocks of queries and blocks of keys
 //
 // Relative has n_q+n_k-1 rows, and query i and key j use row j-i+n_q-1. With RelativeClip c it has
-// 2c+1 rows, and they use row clip(j-pos)+c. A metric replaces q . k by the sum over a and b of q_a
-// g_ab k_b.
+// 2c+1 rows, and they use row clip(j-pos)+c. A metric g replaces q . k by sum_ab q_a g_ab k_b.
 //
 // # Conventions
 //

@@ -73,8 +73,8 @@
 //	eX_j = (√d_v+2) Σ_b |dO_b|(|V_jb|+|o_b|) + Σ_b |dO_b| tolO_b/u
 //	       + 2|dLSE| + |X_j| + |dH| (w_j + tolH/u + 2(|z_j-LSE| + |H|))
 //
-// The error of the gradient of a score, ds_j, is edS_j. Behind a softcap with slope g = 1 - t² the
-// gradient is da_j, and its error is edA_j:
+// The gradient of a score is ds_j, with the error edS_j. The gradient of the argument of a softcap,
+// whose slope is g = 1 - t², is da_j, with the error edA_j. Without a softcap the two are equal:
 //
 //	edS_j = A_j (w_j |X_j| + eX_j) / T
 //	edA_j = edS_j g_j + |ds_j| eg_j      eg = 2|t|g e_j/cap + 12t² + 2g
