@@ -21,8 +21,8 @@ func ExpectedEnergy(p, s []float64) float64 {
 	return e
 }
 
-// FreeEnergy returns F = -t log Z, without the division by t that LogPartition has: at t = 0 it is
-// -max s. At t = +Inf it is -Inf, unless there is but one state.
+// FreeEnergy returns F = -t log Z. It does not divide by t as LogPartition does, so it is finite at
+// t = 0: -max s. At t = +Inf it is -Inf, unless there is only one state.
 func FreeEnergy(s []float64, t float64) float64 {
 	z, top := gaps(s, t)
 	if math.IsInf(top, 0) {
@@ -32,13 +32,13 @@ func FreeEnergy(s []float64, t float64) float64 {
 }
 
 // HeatCapacity returns C = d<E>/dt = Var(E)/t^2, which is 0 in both limits of the temperature. It
-// has its peak where the weight moves from some states to others.
+// peaks where weight moves from some states to others.
 func HeatCapacity(s []float64, t float64) float64 {
 	z, top := gaps(s, t)
 	if math.IsNaN(top) {
 		return top
 	}
-	var x, p []float64 // energies over -t, up to a constant, of the states that have weight
+	var x, p []float64 // s/t up to a constant, for the states that have weight
 	for j, w := range Softmax(s, t) {
 		if w > 0 {
 			x, p = append(x, z[j]), append(p, w)
@@ -50,7 +50,7 @@ func HeatCapacity(s []float64, t float64) float64 {
 	return stat.PopVariance(x, p)
 }
 
-// times is t x, with 0 at x = 0 for every t, +Inf included.
+// times returns t x, or 0 where x = 0, even at t = +Inf.
 func times(t, x float64) float64 {
 	if x == 0 {
 		return 0

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// F = -T log Z = <E> - T H.
+// TestFreeEnergy checks that F = -T log Z = <E> - T H, and the values of the source documents.
 func TestFreeEnergy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, temp := someScores(t), someTemperature(t)
@@ -47,8 +47,8 @@ func TestExpectedEnergy(t *testing.T) {
 	}
 }
 
-// The derivatives of the free energy: dF/dT = -H, dF/ds = -p. That of the energy is the heat
-// capacity.
+// TestHeatCapacity checks the derivatives dF/dT = -H, dF/ds = -p and d<E>/dT = C against
+// differences.
 func TestHeatCapacity(t *testing.T) {
 	central := &fd.Settings{Formula: fd.Central, Step: 1e-5}
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,18 +7,19 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Entropy returns H = -sum_j p_j log p_j in nats. 0 log 0 is 0, its limit: no small number stands
-// in for it, so one weight of 1 has the entropy 0 and not a little less.
+// Entropy returns H = -sum_j p_j log p_j in nats. 0 log 0 is 0, its limit. No small number is added
+// to the logarithm, so a one-hot row has entropy 0 and not slightly less.
 func Entropy(p []float64) float64 { return stat.Entropy(p) }
 
-// EntropyAt returns the entropy of Softmax(s, t) from the scores, H = log Z - sum_j p_j s_j/t: what
-// a single pass over the keys can keep.
+// EntropyAt returns the entropy of Softmax(s, t), computed from the scores: H = log Z - sum_j p_j
+// s_j/t. A single pass over the keys can accumulate it.
 func EntropyAt(s []float64, t float64) float64 {
 	z, top := gaps(s, t)
 	if math.IsInf(top, -1) {
 		return 0
 	}
-	logZ := floats.LogSumExp(z) // of scores less the largest one, which changes both terms alike
+	// Scores are taken less the largest one, which changes both terms by the same amount.
+	logZ := floats.LogSumExp(z)
 	mean := 0.0
 	for _, z := range z {
 		if p := math.Exp(z - logZ); p > 0 {
@@ -28,12 +29,11 @@ func EntropyAt(s []float64, t float64) float64 {
 	return logZ - mean
 }
 
-// MaxEntropy returns log n, the entropy of n states that weigh the same. It is 0 for fewer than
-// two.
+// MaxEntropy returns log n, the entropy of n equal weights. It is 0 for n < 2.
 func MaxEntropy(n int) float64 { return math.Log(float64(max(n, 1))) }
 
-// NormalizedEntropy returns H / log n, from 0 (one state has all the weight) to 1 (all have the
-// same). A single state leaves no choice: 0.
+// NormalizedEntropy returns H / log n, from 0 (one state has all the weight) to 1 (all weigh the
+// same). For a single state it is 0.
 func NormalizedEntropy(p []float64) float64 {
 	h := Entropy(p)
 	if len(p) < 2 {
@@ -42,6 +42,6 @@ func NormalizedEntropy(p []float64) float64 {
 	return h / MaxEntropy(len(p))
 }
 
-// EffectiveStates returns exp(H): how many states that weigh the same would have this entropy. It
-// is also called the perplexity.
+// EffectiveStates returns exp(H), the number of equally weighted states with this entropy. It is
+// also called the perplexity.
 func EffectiveStates(p []float64) float64 { return math.Exp(Entropy(p)) }

@@ -40,7 +40,8 @@ func TestEntropy(t *testing.T) {
 	}
 }
 
-// 0 <= H <= log n; the entropy from scores is that of the weights.
+// TestEntropyProperties checks that 0 <= H <= log n, and that the entropy from scores equals the
+// entropy from weights.
 func TestEntropyProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, temp := someScores(t), someTemperature(t)

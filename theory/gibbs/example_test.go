@@ -10,12 +10,13 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// The lesson's stable softmax.
+// The stable softmax of the lesson.
 func ExampleSoftmax() {
+	hidden := math.Inf(-1)
 	fmt.Printf("%.8f\n", gibbs.Softmax([]float64{1, 2, 3, 4, 1}, 1))
-	fmt.Printf("%.4f\n", gibbs.Softmax([]float64{1001, 1002, 1003}, 1))           // no overflow
-	fmt.Printf("%.2f\n", gibbs.Softmax([]float64{2, math.Inf(-1), 2}, 1))         // one is hidden
-	fmt.Printf("%.2f\n", gibbs.Softmax([]float64{math.Inf(-1), math.Inf(-1)}, 1)) // all are
+	fmt.Printf("%.4f\n", gibbs.Softmax([]float64{1001, 1002, 1003}, 1)) // no overflow
+	fmt.Printf("%.2f\n", gibbs.Softmax([]float64{2, hidden, 2}, 1))     // one score is hidden
+	fmt.Printf("%.2f\n", gibbs.Softmax([]float64{hidden, hidden}, 1))   // all scores are hidden
 	// Output:
 	// [0.03106277 0.08443737 0.22952458 0.62391250 0.03106277]
 	// [0.0900 0.2447 0.6652]
@@ -23,7 +24,8 @@ func ExampleSoftmax() {
 	// [0.00 0.00]
 }
 
-// The paper's attention_temperature: scores over a temperature, and then a softmax of each row.
+// The paper's attention_temperature divides scores by a temperature and takes a softmax of each
+// row.
 func ExampleSoftmaxRows() {
 	s := mat.NewDense(2, 3, []float64{1, 0, 1, 0, 1, 1})
 	for _, t := range []float64{0, 0.5, 1, math.Inf(1)} {
@@ -36,7 +38,7 @@ func ExampleSoftmaxRows() {
 	// T = +Inf [0.3333 0.3333 0.3333 0.3333 0.3333 0.3333]
 }
 
-// The paper's attention_entropy and normalized_entropy, which need no small number beside the
+// The paper's attention_entropy and normalized_entropy. They need no small number inside the
 // logarithm.
 func ExampleEntropyRows() {
 	a := mat.NewDense(3, 4, []float64{
@@ -53,20 +55,21 @@ func ExampleEntropyRows() {
 	// [4.0000 2.5611 1.0000]
 }
 
-// The table of temperatures of the tutorial and the paper, with the right figures.
+// The table of temperatures of the tutorial and the paper, with the correct figures.
 func ExampleSweep() {
 	fmt.Print(gibbs.Sweep([]float64{2, 1, 0}, 0, 0.25, 0.5, 1, 2, math.Inf(1)))
 	// Output:
-	// T        p0        p1        p2         H   H/log n     n_eff          F        <E>         C
-	//      0  1.000000  0.000000  0.000000  0.000000  0.000000  1.000000  -2.000000  -2.000000  0.000000
-	//   0.25  0.981690  0.017980  0.000329  0.093035  0.084684  1.097500  -2.004620  -1.981361  0.303203
-	//    0.5  0.866813  0.117310  0.015876  0.441057  0.401468  1.554350  -2.071466  -1.850937  0.634383
-	//      1  0.665241  0.244728  0.090031  0.832396  0.757679  2.298819  -2.407606  -1.575210  0.424405
-	//      2  0.506480  0.307196  0.186324  1.020191  0.928618  2.773725  -3.360539  -1.320157  0.147576
-	//   +Inf  0.333333  0.333333  0.333333  1.098612  1.000000  3.000000       -Inf  -1.000000  0.000000
+	// T       p0       p1       p2        H  H/log n    n_eff         F       <E>        C
+	//     0 1.000000 0.000000 0.000000 0.000000 0.000000 1.000000 -2.000000 -2.000000 0.000000
+	//  0.25 0.981690 0.017980 0.000329 0.093035 0.084684 1.097500 -2.004620 -1.981361 0.303203
+	//   0.5 0.866813 0.117310 0.015876 0.441057 0.401468 1.554350 -2.071466 -1.850937 0.634383
+	//     1 0.665241 0.244728 0.090031 0.832396 0.757679 2.298819 -2.407606 -1.575210 0.424405
+	//     2 0.506480 0.307196 0.186324 1.020191 0.928618 2.773725 -3.360539 -1.320157 0.147576
+	//  +Inf 0.333333 0.333333 0.333333 1.098612 1.000000 3.000000      -Inf -1.000000 0.000000
 }
 
-// The variational principle: whatever minimises energy less temperature times entropy is a softmax.
+// The variational principle: the weights that minimise energy minus temperature times entropy are a
+// softmax.
 func ExampleMinimize() {
 	s, t := []float64{2, 1, 0}, 0.5
 	m, err := gibbs.Minimize(s, t, gibbs.Descent{From: []float64{.1, .1, .8}})
@@ -77,8 +80,8 @@ func ExampleMinimize() {
 	// [0.866813 0.117310 0.015876] at -2.071466
 }
 
-// A draw from the weights without normalising them: noise is added to the scores, and the largest
-// taken.
+// GumbelMax draws from the weights without normalising them: it adds noise to the scores and takes
+// the largest.
 func ExampleGumbelMax() {
 	s, r := []float64{math.Log(6), math.Log(3), 0}, rand.New(rand.NewPCG(1, 2))
 	counts := make([]float64, 3)
@@ -91,7 +94,7 @@ func ExampleGumbelMax() {
 	// weights [0.60 0.30 0.10]
 }
 
-// The lesson's curves: how sure softmax is of a score of 3 beside another one.
+// The lesson's curves: the weight that softmax gives to a score of 3 beside another score.
 func ExampleCurve() {
 	others := []float64{-2, 0, 2}
 	for _, t := range []float64{0.5, 1, 2} {

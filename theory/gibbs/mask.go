@@ -2,8 +2,8 @@ package gibbs
 
 import "math"
 
-// Mask returns the scores with -Inf for those that show does not show. It selects: what stands
-// behind it, NaN included, is gone.
+// Mask returns the scores with -Inf in place of each score that show hides. A hidden score has no
+// effect, even if it is NaN.
 func Mask(s []float64, show func(j int) bool) []float64 {
 	to := make([]float64, len(s))
 	for j, x := range s {

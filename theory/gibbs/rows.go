@@ -6,39 +6,39 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// SoftmaxRows is Softmax of every row: attention's A_ij = exp(S_ij/t) / Z_i.
+// SoftmaxRows applies Softmax to every row: attention's A_ij = exp(S_ij/t) / Z_i.
 func SoftmaxRows(s mat.Matrix, t float64) *mat.Dense {
 	return rowsOf(s, func(_ int, row []float64) []float64 { return Softmax(row, t) })
 }
 
-// LogSoftmaxRows is LogSoftmax of every row.
+// LogSoftmaxRows applies LogSoftmax to every row.
 func LogSoftmaxRows(s mat.Matrix, t float64) *mat.Dense {
 	return rowsOf(s, func(_ int, row []float64) []float64 { return LogSoftmax(row, t) })
 }
 
-// GibbsRows is Gibbs of every row.
+// GibbsRows applies Gibbs to every row.
 func GibbsRows(e mat.Matrix, t float64) *mat.Dense {
 	return rowsOf(e, func(_ int, row []float64) []float64 { return Gibbs(row, t) })
 }
 
-// MaskRows is Mask of every row: show says whether query i sees key j.
+// MaskRows applies Mask to every row; show reports whether query i sees key j.
 func MaskRows(s mat.Matrix, show func(i, j int) bool) *mat.Dense {
 	return rowsOf(s, func(i int, row []float64) []float64 {
 		return Mask(row, func(j int) bool { return show(i, j) })
 	})
 }
 
-// LogPartitionRows is LogPartition of every row.
+// LogPartitionRows returns LogPartition of every row.
 func LogPartitionRows(s mat.Matrix, t float64) []float64 {
 	return eachRow(s, func(_ int, row []float64) float64 { return LogPartition(row, t) })
 }
 
-// FreeEnergyRows is FreeEnergy of every row.
+// FreeEnergyRows returns FreeEnergy of every row.
 func FreeEnergyRows(s mat.Matrix, t float64) []float64 {
 	return eachRow(s, func(_ int, row []float64) float64 { return FreeEnergy(row, t) })
 }
 
-// ExpectedEnergyRows is ExpectedEnergy of every row of weights with that row of scores.
+// ExpectedEnergyRows returns ExpectedEnergy of every row of weights and the same row of scores.
 func ExpectedEnergyRows(p, s mat.Matrix) []float64 {
 	if height(p) != height(s) {
 		panic(fmt.Sprintf("gibbs: %d rows of weights for %d rows of scores", height(p), height(s)))
@@ -46,23 +46,23 @@ func ExpectedEnergyRows(p, s mat.Matrix) []float64 {
 	return eachRow(p, func(i int, row []float64) float64 { return ExpectedEnergy(row, mat.Row(nil, i, s)) })
 }
 
-// EntropyRows is Entropy of every row of weights: the entropy of attention, query by query.
+// EntropyRows returns Entropy of every row of weights: the entropy of attention for each query.
 func EntropyRows(p mat.Matrix) []float64 {
 	return eachRow(p, func(_ int, row []float64) float64 { return Entropy(row) })
 }
 
-// NormalizedEntropyRows is NormalizedEntropy of every row of weights.
+// NormalizedEntropyRows returns NormalizedEntropy of every row of weights.
 func NormalizedEntropyRows(p mat.Matrix) []float64 {
 	return eachRow(p, func(_ int, row []float64) float64 { return NormalizedEntropy(row) })
 }
 
-// EffectiveStatesRows is EffectiveStates of every row of weights.
+// EffectiveStatesRows returns EffectiveStates of every row of weights.
 func EffectiveStatesRows(p mat.Matrix) []float64 {
 	return eachRow(p, func(_ int, row []float64) float64 { return EffectiveStates(row) })
 }
 
-// Jacobians is Jacobian of every row of weights: element (j, k) of the i-th is dA_ij/dS_ik. Weights
-// of different rows do not depend on one another.
+// Jacobians returns Jacobian of every row of weights: element (j, k) of the i-th is dA_ij/dS_ik.
+// Weights of different rows do not depend on each other.
 func Jacobians(p mat.Matrix, t float64) []*mat.SymDense {
 	to := make([]*mat.SymDense, height(p))
 	for i := range to {
@@ -71,7 +71,7 @@ func Jacobians(p mat.Matrix, t float64) []*mat.SymDense {
 	return to
 }
 
-// rowsOf is the matrix whose rows are f of those of m.
+// rowsOf returns the matrix whose rows are f of the rows of m.
 func rowsOf(m mat.Matrix, f func(i int, row []float64) []float64) *mat.Dense {
 	to := mat.DenseCopyOf(m)
 	for i := range height(m) {
@@ -80,7 +80,7 @@ func rowsOf(m mat.Matrix, f func(i int, row []float64) []float64) *mat.Dense {
 	return to
 }
 
-// eachRow is f of every row.
+// eachRow returns f of every row.
 func eachRow(m mat.Matrix, f func(i int, row []float64) float64) []float64 {
 	to := make([]float64, height(m))
 	for i := range to {

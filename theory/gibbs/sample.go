@@ -8,11 +8,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// GumbelMax draws a state j with the probability p_j of Softmax(s, t): the largest s_j/t + g_j,
-// where the g are independent numbers of Gumbel's distribution exp(-exp(-g)). It is -1 where no
-// state is visible, or one is NaN. In the limits of the temperature it draws evenly from the states
-// that share the weight. Every call takes as many random numbers as there are states, hidden or
-// not.
+// GumbelMax draws a state j with the probability p_j of Softmax(s, t). It returns the index of the
+// largest s_j/t + g_j, where the g_j are independent draws from Gumbel's distribution
+// exp(-exp(-g)). In the limits of the temperature it draws evenly from the states that share the
+// weight. It returns -1 if no state is visible or a score is NaN. Every call takes one random
+// number for each state, hidden or not.
 func GumbelMax(s []float64, t float64, r *rand.Rand) int {
 	z, top := gaps(s, t)
 	perturb(z, r)
@@ -22,17 +22,16 @@ func GumbelMax(s []float64, t float64, r *rand.Rand) int {
 	return floats.MaxIdx(z)
 }
 
-// GumbelSoftmax draws weights that are nearly those of one state, Softmax(s_j/t + g_j, tau), and
-// follow the scores smoothly, so that there is a gradient through the draw. As tau goes to 0 they
-// become all of the weight for the state that GumbelMax draws with the same random numbers, and at
-// 0 are that.
+// GumbelSoftmax draws nearly one-hot weights, Softmax(s_j/t + g_j, tau). They are a smooth function
+// of the scores, so a gradient passes through the draw. As tau goes to 0 all the weight goes to the
+// state that GumbelMax draws from the same random numbers; at tau = 0 that state has weight 1.
 func GumbelSoftmax(s []float64, t, tau float64, r *rand.Rand) []float64 {
 	z, _ := gaps(s, t)
 	perturb(z, r)
 	return Softmax(z, tau)
 }
 
-// perturb adds Gumbel's noise.
+// perturb adds Gumbel noise to each number.
 func perturb(z []float64, r *rand.Rand) {
 	noise := distuv.GumbelRight{Beta: 1, Src: r}
 	for j := range z {
@@ -40,9 +39,9 @@ func perturb(z []float64, r *rand.Rand) {
 	}
 }
 
-// SoftArgmax returns sum_j j p_j, the expected index, counted from 0: a smooth stand-in for the
-// index of the largest score, which it is at t = 0 if only one score is the largest. It is NaN
-// where no state is visible.
+// SoftArgmax returns sum_j j p_j, the expected index, counted from 0. It is a smooth stand-in for
+// the index of the largest score, and equals it at t = 0 if the largest score is unique. It is NaN
+// if no state is visible.
 func SoftArgmax(s []float64, t float64) float64 {
 	p := Softmax(s, t)
 	if floats.Sum(p) == 0 {

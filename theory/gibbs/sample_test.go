@@ -12,7 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The chance of as large a chi-squared of so many draws, under the weights p.
+// survival returns the probability of at least the observed chi-squared of the draws, under the
+// weights p.
 func survival(draws int, p []float64, draw func() int) float64 {
 	counts, want := make([]float64, len(p)), slices.Clone(p)
 	for range draws {
@@ -25,11 +26,12 @@ func survival(draws int, p []float64, draw func() int) float64 {
 			kinds++
 		}
 	}
-	return distuv.ChiSquared{K: kinds}.Survival(stat.ChiSquare(counts, want)) // +Inf, hence 0, where a state of weight 0 was drawn
+	// Chi-squared is +Inf, and the result 0, if a state of weight 0 was drawn.
+	return distuv.ChiSquared{K: kinds}.Survival(stat.ChiSquare(counts, want))
 }
 
-// What Gumbel-max draws has the weights as its distribution, at any temperature and in its limits;
-// and it would be seen if it had others.
+// TestGumbelMax checks that draws have the weights as their distribution, at any temperature and in
+// its limits. It also checks that the test would notice the weights of another temperature.
 func TestGumbelMax(t *testing.T) {
 	s := []float64{1, 2, hidden, 3, 4, 4}
 	for i, temp := range []float64{0, .5, 1, 2, inf} {
@@ -52,8 +54,8 @@ func TestGumbelMax(t *testing.T) {
 	}
 }
 
-// With the same numbers the relaxed draw leans to the state that is drawn, and becomes it as tau
-// goes to 0.
+// TestGumbelSoftmax checks that the relaxed draw favours the state that GumbelMax draws from the
+// same random numbers, and becomes one-hot at tau = 0.
 func TestGumbelSoftmax(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, temp, seed := someScores(t), someTemperature(t), rapid.Uint64().Draw(t, "seed")

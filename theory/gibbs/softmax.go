@@ -8,14 +8,14 @@ import (
 
 // gaps returns z_j = (s_j - top)/t, the logarithms of the weights up to a constant, where top is
 // the largest score. They are at most 0, so their exponentials neither overflow nor all vanish,
-// however large the scores are; and the limits of the temperature are plain in them: 0 for the
-// states that share the weight, -Inf for the others. Hidden states have -Inf. All is NaN where
-// there is no distribution.
+// however large the scores are. In the limits of the temperature z_j is 0 for the states that share
+// the weight and -Inf for the others. It is -Inf for hidden states. Everything is NaN where there
+// is no distribution.
 func gaps(s []float64, t float64) (z []float64, top float64) {
 	z, top = make([]float64, len(s)), math.Inf(-1)
 	infinite := 0
 	for _, x := range s {
-		top = max(top, x) // NaN, if there is one
+		top = max(top, x) // NaN if any score is NaN
 		if math.IsInf(x, 1) {
 			infinite++
 		}
@@ -34,7 +34,8 @@ func gaps(s []float64, t float64) (z []float64, top float64) {
 		case t == 0 || math.IsInf(top, 1):
 			z[j] = math.Inf(-1)
 		default:
-			z[j] = 2 * ((x/2 - top/2) / t) // the difference of two numbers near the ends of float64 is not one
+			// The halves keep x - top from overflowing where both are near the ends of float64.
+			z[j] = 2 * ((x/2 - top/2) / t)
 		}
 	}
 	return z, top
@@ -57,8 +58,8 @@ func Softmax(s []float64, t float64) []float64 {
 	return p
 }
 
-// LogSoftmax returns log p_j = s_j/t - LogPartition(s, t), -Inf for states of weight 0. Where a
-// weight is too small for a float64 its logarithm is not.
+// LogSoftmax returns log p_j = s_j/t - LogPartition(s, t), -Inf for states of weight 0. It is
+// finite even where the weight itself underflows.
 func LogSoftmax(s []float64, t float64) []float64 {
 	z, top := gaps(s, t)
 	if !math.IsInf(top, -1) {
@@ -67,9 +68,9 @@ func LogSoftmax(s []float64, t float64) []float64 {
 	return z
 }
 
-// LogPartition returns log Z, Z = sum_j exp(s_j/t). It grows as (max s)/t where t goes to 0: the
-// limit is an infinity with the sign of max s, and where that is 0 the logarithm of how many states
-// have it.
+// LogPartition returns log Z, Z = sum_j exp(s_j/t). As t goes to 0 it grows like (max s)/t, so at t
+// = 0 it is an infinity with the sign of max s. If max s is 0, it is the logarithm of the number of
+// states with that score.
 func LogPartition(s []float64, t float64) float64 {
 	z, top := gaps(s, t)
 	switch {
@@ -81,8 +82,8 @@ func LogPartition(s []float64, t float64) float64 {
 	return top/t + floats.LogSumExp(z)
 }
 
-// Gibbs returns p_j = exp(-e_j/t) / Z for energies: low ones weigh most, and +Inf is one that
-// cannot be.
+// Gibbs returns p_j = exp(-e_j/t) / Z for energies: low energies weigh most, and a state of energy
+// +Inf has weight 0.
 func Gibbs(e []float64, t float64) []float64 {
 	return Softmax(floats.ScaleTo(make([]float64, len(e)), -1, e), t)
 }

@@ -17,7 +17,8 @@ var (
 	most   = math.MaxFloat64
 )
 
-// same demands that numbers are within tol of one another, equal infinities and NaNs with NaNs.
+// same requires that numbers are within tol of each other, that infinities are equal, and that NaNs
+// match NaNs.
 func same(t rapid.TB, what string, got, want []float64, tol float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -90,12 +91,12 @@ func TestSoftmax(t *testing.T) {
 	}
 }
 
-// The limits are where finite temperatures lead.
+// TestSoftmaxLimits checks that the limits are where finite temperatures lead.
 func TestSoftmaxLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := someScores(t)
 		for j, x := range s {
-			s[j] = math.Round(x) // so that ties are common, and no gap is small
+			s[j] = math.Round(x) // makes ties common and avoids small gaps
 		}
 		same(t, "cold", Softmax(s, 1e-3), Softmax(s, 0), 1e-300)
 		same(t, "hot", Softmax(s, 1e12), Softmax(s, inf), 1e-10)
@@ -128,7 +129,8 @@ func TestSoftmaxProperties(t *testing.T) {
 	})
 }
 
-// Logarithms of weights are those of the weights, and go on where weights no longer do.
+// TestLogSoftmax checks that the results are the logarithms of the weights, also where weights
+// underflow.
 func TestLogSoftmax(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, temp := someScores(t), someTemperature(t)
@@ -185,7 +187,7 @@ func TestGibbs(t *testing.T) {
 	})
 }
 
-// What masks hide is gone, whatever it was.
+// TestMask checks that a hidden score has no effect, whatever it was.
 func TestMask(t *testing.T) {
 	shown := func(j int) bool { return j != 1 }
 	same(t, "mask", Mask([]float64{1, nan, 3}, shown), []float64{1, hidden, 3}, 0)
@@ -195,7 +197,8 @@ func TestMask(t *testing.T) {
 	same(t, "causal", causal.RawMatrix().Data, []float64{1, hidden, 3, 4}, 0)
 }
 
-// A form for rows is the form for a vector, row by row, of any kind of matrix.
+// TestRows checks that each function of rows applies the function of a vector to every row, for any
+// kind of matrix.
 func TestRows(t *testing.T) {
 	s := mat.NewDense(2, 3, []float64{1, 2, 3, 0, hidden, 5})
 	for _, m := range []mat.Matrix{s, s.T().T(), mat.DenseCopyOf(s.T()).T()} {

@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A State is what the scores of one row are at one temperature.
+// A State describes one row of scores at one temperature.
 type State struct {
 	T            float64
 	Weights      []float64
@@ -21,6 +21,7 @@ type State struct {
 }
 
 // At describes the scores at a temperature.
+// At returns the State of scores s at temperature t.
 func At(s []float64, t float64) State {
 	p := Softmax(s, t)
 	return State{
@@ -29,10 +30,10 @@ func At(s []float64, t float64) State {
 	}
 }
 
-// A Table is the states of the same scores at several temperatures.
+// A Table lists the states of one row of scores at several temperatures.
 type Table []State
 
-// Sweep describes the scores at each temperature.
+// Sweep returns the state of the scores at each temperature.
 func Sweep(s []float64, temperatures ...float64) Table {
 	t := make(Table, len(temperatures))
 	for i, x := range temperatures {
@@ -41,7 +42,7 @@ func Sweep(s []float64, temperatures ...float64) Table {
 	return t
 }
 
-// Weights is the weights of the table, a row for each temperature.
+// Weights returns the weights of the table, one row for each temperature.
 func (t Table) Weights() *mat.Dense {
 	if len(t) == 0 || len(t[0].Weights) == 0 {
 		return new(mat.Dense)
@@ -53,10 +54,10 @@ func (t Table) Weights() *mat.Dense {
 	return m
 }
 
-// String draws the table, a line for each temperature.
+// String formats the table, one line for each temperature.
 func (t Table) String() string {
 	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(&text, 0, 0, 1, ' ', tabwriter.AlignRight)
 	if len(t) > 0 {
 		fmt.Fprint(w, "T\t")
 		for j := range t[0].Weights {
@@ -75,8 +76,8 @@ func (t Table) String() string {
 	return text.String()
 }
 
-// Curve is the weights of a family of scores, a row for each x: scores(x), which are always as
-// many, at temperature t.
+// Curve returns the weights of a family of scores at temperature t, one row for each x. scores(x)
+// must always return the same number of scores.
 func Curve(xs []float64, scores func(x float64) []float64, t float64) *mat.Dense {
 	rows := make([]float64, 0, len(xs))
 	for _, x := range xs {

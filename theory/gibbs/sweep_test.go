@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// The right figures of the tables in the tutorial and the paper.
+// TestSweep checks the corrected figures of the tables in the tutorial and the paper.
 func TestSweep(t *testing.T) {
 	table := Sweep([]float64{2, 1, 0}, .25, .5, 1, 2, inf)
 	want := mat.NewDense(5, 3, []float64{

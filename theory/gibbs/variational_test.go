@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// somewhere draws weights with none where a score is hidden.
+// somewhere draws random weights that are 0 where a score is hidden.
 func somewhere(t *rapid.T, s []float64) []float64 {
 	a := make([]float64, len(s))
 	for j, x := range s {
@@ -22,7 +22,8 @@ func somewhere(t *rapid.T, s []float64) []float64 {
 	return a
 }
 
-// No weights have a lower functional than the Gibbs distribution, and what they have more is T KL.
+// TestFunctional checks that no weights have a lower functional than the Gibbs distribution, and
+// that the excess is T times KL.
 func TestFunctional(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, temp := someScores(t), someTemperature(t)
@@ -61,7 +62,7 @@ func TestSlope(t *testing.T) {
 	same(t, "cold", Slope([]float64{0, 1}, []float64{3, 2}, 0), []float64{-3, -2}, 0)
 }
 
-// The descent finds the softmax from anywhere, and never goes up.
+// TestMinimize checks that the descent finds the softmax from any start and never goes up.
 func TestMinimize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, temp := someScores(t), someTemperature(t)
@@ -71,10 +72,12 @@ func TestMinimize(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := FreeEnergy(s, temp)
-		same(t, "weights", m.Weights, Softmax(s, temp), 1e-5) // a gap of g in the functional is one of sqrt(2g/T) in the weights
+		// A gap of g in the functional is a gap of up to sqrt(2g/T) in the weights.
+		same(t, "weights", m.Weights, Softmax(s, temp), 1e-5)
 		one(t, "least value", m.Value, f, m.Gap+1e-11)
 		if share > 1 {
-			return // beyond 1/T a step lands on the other side, nearer but it may be higher
+			// Beyond 1/T a step overshoots: it ends nearer, but the functional may be higher.
+			return
 		}
 		before := Functional(a, s, temp)
 		for steps := 1; steps <= 5; steps++ {
