@@ -10,55 +10,56 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// Staged is a backward pass with all that it went through.
+// Staged holds the gradients of every stage of a backward pass.
 type Staged struct {
 	DV, DA, DS, DQ, DK *mat.Dense
 	DM                 *mat.Dense // of a bilinear score, nil otherwise
 	D                  []float64  // D_i = sum_b dO_ib O_ib
 }
 
-// Backward takes the gradient by the output back to queries, keys and values, of scores that are
-// dot products.
+// Backward returns the gradients by queries, keys and values, given dO, the gradient by the output.
+// Scores are dot products.
 func Backward(d *scorers.Decomposition, q, k, v mat.Matrix, scale float64, dO mat.Matrix) *Staged {
 	return Incoming{DO: dO}.Backward(d, q, k, v, scale)
 }
 
-// BackwardBilinear is Backward of scores S_ij = scale sum_ab Q_ia M_ab K_jb. It finds the gradient
-// by M too.
+// BackwardBilinear returns the gradients of Backward, and dM, for scores S_ij = scale sum_ab Q_ia
+// M_ab K_jb.
 func BackwardBilinear(d *scorers.Decomposition, q, k, v, m mat.Matrix, scale float64, dO mat.Matrix) *Staged {
 	return Incoming{DO: dO}.BackwardBilinear(d, q, k, v, m, scale)
 }
 
-// Incoming is the gradients of a loss by what attention gave: its output, and by-products of its
-// rows. What is nil counts as 0.
+// Incoming holds the gradients of a loss by the results of attention: the output, and the LSE and
+// entropy of each row. A nil field counts as 0.
 type Incoming struct {
 	DO             mat.Matrix
-	DLSE, DEntropy []float64 // by LogPartition, and by the entropy of the weights
+	DLSE, DEntropy []float64 // by LogPartition and by the entropy of the weights
 }
 
-// Backward takes them back to queries, keys and values.
+// Backward returns the gradients by queries, keys and values.
 func (in Incoming) Backward(d *scorers.Decomposition, q, k, v mat.Matrix, scale float64) *Staged {
 	s := in.throughWeights(d, v)
 	s.DQ, s.DK = GradQ(s.DS, k, scale), GradK(s.DS, q, scale)
 	return s
 }
 
-// BackwardBilinear takes them back through a bilinear score. A query q meets keys k M^T, and a key
-// meets queries q M; from there on it is a dot product.
+// BackwardBilinear returns the gradients through a bilinear score. The score is a dot product of a
+// query with a row of K M^T, and of a key with a row of Q M.
 func (in Incoming) BackwardBilinear(d *scorers.Decomposition, q, k, v, m mat.Matrix, scale float64) *Staged {
 	_, dq := q.Dims()
 	_, dk := k.Dims()
 	demand("M", m, dq, dk)
 	scale = bilinearScale(scale)
 	s := in.throughWeights(d, v)
-	var metK, metQ mat.Dense
-	metK.Mul(k, m.T())
-	metQ.Mul(q, m)
-	s.DQ, s.DK, s.DM = GradQ(s.DS, &metK, scale), GradK(s.DS, &metQ, scale), GradMetric(s.DS, q, k, scale)
+	var projectedK, projectedQ mat.Dense
+	projectedK.Mul(k, m.T())
+	projectedQ.Mul(q, m)
+	s.DQ, s.DK, s.DM = GradQ(s.DS, &projectedK, scale), GradK(s.DS, &projectedQ, scale), GradMetric(s.DS, q, k, scale)
 	return s
 }
 
-// throughWeights goes back as far as the scores, which is the same however they were made.
+// throughWeights runs the backward pass from the output to the scores. It does not depend on how
+// the scores were computed.
 func (in Incoming) throughWeights(d *scorers.Decomposition, v mat.Matrix) *Staged {
 	nq, nk := d.Weights.Dims()
 	_, dv := v.Dims()
@@ -82,15 +83,14 @@ func (in Incoming) throughWeights(d *scorers.Decomposition, v mat.Matrix) *Stage
 	return s
 }
 
-// demandRows panics unless a number a query is there, or none at all.
+// demandRows panics unless x is nil or has one number for each query.
 func demandRows(name string, x []float64, nq int) {
 	if x != nil && len(x) != nq {
-		panic(fmt.Sprintf("calculus: %s has %d numbers for %d queries", name, len(x), nq))
+		panic(fmt.Sprintf("calculus: %s has %d numbers for %d queries, want one for each query", name, len(x), nq))
 	}
 }
 
-// addScaled adds f x to a row, where x is not 0: an infinite f is no concern of keys without a
-// weight.
+// addScaled adds f x to a row, skipping zeros of x: an infinite f must not reach keys of weight 0.
 func addScaled(to []float64, f float64, x []float64) {
 	for j, y := range x {
 		if y != 0 {
@@ -99,8 +99,8 @@ func addScaled(to []float64, f float64, x []float64) {
 	}
 }
 
-// GradV is dV = A^T dO: each value gathers the gradients of the outputs it went into, by its weight
-// in them.
+// GradV returns dV = A^T dO: each value sums the gradients of the outputs, weighted by its share in
+// them.
 func GradV(a, dO mat.Matrix) *mat.Dense {
 	nq, _ := a.Dims()
 	_, dv := dO.Dims()
@@ -108,8 +108,8 @@ func GradV(a, dO mat.Matrix) *mat.Dense {
 	return weighted(a.T(), dO)
 }
 
-// GradA is dA = dO V^T: a weight is worth what its value would add along dO. Pairs that the mask
-// hides have a number here too, which nothing uses.
+// GradA returns dA = dO V^T: the gradient of a weight is the product of its value with dO. Masked
+// pairs get a number too, which is never used.
 func GradA(dO, v mat.Matrix) *mat.Dense {
 	nq, _ := dO.Dims()
 	_, dv := v.Dims()
@@ -119,13 +119,13 @@ func GradA(dO, v mat.Matrix) *mat.Dense {
 	return &to
 }
 
-// GradSoftmax is dS_ij = A_ij (dA_ij - sum_k A_ik dA_ik) / T: a score gains by how much better its
-// weight is than the average under the weights.
+// GradSoftmax returns dS_ij = A_ij (dA_ij - sum_k A_ik dA_ik) / T: the gradient of a score is the
+// excess of its weight's gradient over the weighted average of the row.
 func GradSoftmax(a, dA mat.Matrix, t float64) *mat.Dense {
 	return gradSoftmax(a, dA, RowSums(a, dA), t)
 }
 
-// GradSoftmaxFrom is GradSoftmax with the averages D_i given, as by RowSums(dO, O).
+// GradSoftmaxFrom returns GradSoftmax, given the averages D_i, for example from RowSums(dO, O).
 func GradSoftmaxFrom(a, dA mat.Matrix, d []float64, t float64) *mat.Dense {
 	nq, _ := a.Dims()
 	demandRows("D", d, nq)
@@ -141,14 +141,14 @@ func gradSoftmax(a, dA mat.Matrix, d []float64, t float64) *mat.Dense {
 		case w == 0, t == attn.Frozen && w == 1:
 			return 0
 		case t == attn.Frozen:
-			return math.NaN() // one of several keys that tie
+			return math.NaN() // one of several tied keys
 		}
 		return w * (dA.At(i, j) - d[i]) / temperature(t)
 	}, a)
 	return to
 }
 
-// RowSums is sum_j x_ij y_ij for each row, over the pairs where x is not 0: RowSums(A, dA) and
+// RowSums returns sum_j x_ij y_ij for each row, over the pairs where x is not 0. RowSums(A, dA) and
 // RowSums(dO, O) are the two forms of D.
 func RowSums(x, y mat.Matrix) []float64 {
 	rows, cols := x.Dims()
@@ -164,7 +164,7 @@ func RowSums(x, y mat.Matrix) []float64 {
 	return to
 }
 
-// GradQ is dQ = scale dS K.
+// GradQ returns dQ = scale dS K.
 func GradQ(dS, k mat.Matrix, scale float64) *mat.Dense {
 	_, nk := dS.Dims()
 	_, d := k.Dims()
@@ -174,7 +174,7 @@ func GradQ(dS, k mat.Matrix, scale float64) *mat.Dense {
 	return to
 }
 
-// GradK is dK = scale dS^T Q.
+// GradK returns dK = scale dS^T Q.
 func GradK(dS, q mat.Matrix, scale float64) *mat.Dense {
 	nq, _ := dS.Dims()
 	_, d := q.Dims()
@@ -184,7 +184,7 @@ func GradK(dS, q mat.Matrix, scale float64) *mat.Dense {
 	return to
 }
 
-// GradMetric is dM = scale Q^T dS K, of a bilinear score.
+// GradMetric returns dM = scale Q^T dS K, of a bilinear score.
 func GradMetric(dS, q, k mat.Matrix, scale float64) *mat.Dense {
 	nq, nk := dS.Dims()
 	_, dq := q.Dims()
@@ -192,6 +192,7 @@ func GradMetric(dS, q, k mat.Matrix, scale float64) *mat.Dense {
 	demand("Q", q, nq, dq)
 	demand("K", k, nk, dk)
 	var to mat.Dense
-	to.Scale(bilinearScale(scale), weighted(weighted(dS, k).T(), q).T()) // in this order a query that sees no key takes no part
+	// Multiplying dS by K first leaves out queries that see no key.
+	to.Scale(bilinearScale(scale), weighted(weighted(dS, k).T(), q).T())
 	return &to
 }

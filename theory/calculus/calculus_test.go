@@ -17,7 +17,7 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// normal is a matrix of random numbers, the same for the same seed.
+// normal returns a matrix of random numbers, which the seed and the size determine.
 func normal(seed uint64, rows, cols int) *mat.Dense {
 	r := rand.New(rand.NewPCG(seed, uint64(rows*cols)))
 	m := mat.NewDense(rows, cols, nil)
@@ -25,7 +25,7 @@ func normal(seed uint64, rows, cols int) *mat.Dense {
 	return m
 }
 
-// near fails the test where two matrices differ by more than a bound, or in a NaN.
+// near fails the test if two matrices differ by more than a bound, or if either has a NaN.
 func near(t interface{ Errorf(string, ...any) }, what string, got, want mat.Matrix, bound float64) {
 	r, c := want.Dims()
 	if rows, cols := got.Dims(); rows != r || cols != c {
@@ -70,8 +70,8 @@ func TestJacobiansAgainstDifferences(t *testing.T) {
 	}
 }
 
-// Pull and Push are adjoint: a gradient taken back, along a change, is the gradient along the
-// change taken on.
+// TestPullAndPushAreAdjoint checks that a pulled-back gradient along a change equals the gradient
+// along the pushed change.
 func TestPullAndPushAreAdjoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 4)
@@ -86,7 +86,7 @@ func TestPullAndPushAreAdjoint(t *testing.T) {
 	})
 }
 
-// drawn is a random setting with operands.
+// drawn returns a random setting with operands.
 func drawn(t *rapid.T) (s Setting, q, k, v *mat.Dense) {
 	size := rapid.IntRange(1, 5)
 	nq, nk, d, dv := size.Draw(t, "queries"), size.Draw(t, "keys"), size.Draw(t, "d"), size.Draw(t, "dv")
@@ -95,7 +95,8 @@ func drawn(t *rapid.T) (s Setting, q, k, v *mat.Dense) {
 	s.Scale = rapid.SampledFrom([]float64{0, 1, -0.3}).Draw(t, "scale")
 	switch rapid.IntRange(0, 2).Draw(t, "mask") {
 	case 1:
-		s.Mask = func(i, j int) bool { return j <= i+nk-nq } // blind rows where there are more queries than keys
+		// The first rows see no key if there are more queries than keys.
+		s.Mask = func(i, j int) bool { return j <= i+nk-nq }
 	case 2:
 		bits := rapid.Uint32().Draw(t, "bits")
 		s.Mask = func(i, j int) bool { return bits>>(i*5+j)&1 != 0 }
@@ -119,7 +120,7 @@ func TestBackwardIsRight(t *testing.T) {
 	})
 }
 
-// The product of the Jacobians is the backward pass.
+// TestChainIsBackward checks that the product of the Jacobians is the backward pass.
 func TestChainIsBackward(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, q, k, v := drawn(t)
@@ -142,7 +143,7 @@ func TestChainIsBackward(t *testing.T) {
 	})
 }
 
-// TestByProducts: LSE and entropy of the rows are outputs too.
+// TestByProducts checks that the gradients of LSE and entropy flow back like those of the output.
 func TestByProducts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, q, k, v := drawn(t)
@@ -189,7 +190,7 @@ func TestBilinear(t *testing.T) {
 		near(t, "dK as package scorers has it", st.DK, by.K, 1e-14)
 		near(t, "dM as package scorers has it", st.DM, by.M, 1e-14)
 	}
-	// the dot product is the metric of 1/sqrt(d) times the unit
+	// The dot product is the metric 1/sqrt(d) times the identity.
 	q = normal(6, nq, dk)
 	metric := mat.NewDense(dk, dk, nil)
 	for i := range dk {
@@ -201,7 +202,7 @@ func TestBilinear(t *testing.T) {
 	near(t, "dK of the scaled unit", bent.DK, plain.DK, 1e-15)
 }
 
-// TestHidden: what a mask hides does not reach a gradient, be it NaN.
+// TestHidden checks that a masked key or value does not reach a gradient, even if it is NaN.
 func TestHidden(t *testing.T) {
 	nan := math.NaN()
 	q := mat.NewDense(3, 2, []float64{1, 2, nan, nan, -1, 1}) // query 1 sees no key
@@ -235,7 +236,7 @@ func TestHidden(t *testing.T) {
 			t.Errorf("a query that sees nothing and keys that nothing sees have gradients %v, %v, %v", got.DQ.RawRowView(1), got.DK.RawRowView(2), got.DV.RawRowView(3))
 		}
 	}
-	// and a NaN that is visible stays with the row that sees it
+	// A visible NaN stays in the row that sees it.
 	leak := Backward(scorers.Attend(scorers.Dot{}, q, k0, v0, scorers.Options{}), q, k0, v0, 0, dO)
 	if !math.IsNaN(leak.DQ.At(1, 0)) || math.IsNaN(leak.DQ.At(0, 0)) || !math.IsNaN(leak.DK.At(0, 0)) {
 		t.Errorf("a query of NaN: dQ %v, dK %v", mat.Formatted(leak.DQ), mat.Formatted(leak.DK))
@@ -243,7 +244,7 @@ func TestHidden(t *testing.T) {
 }
 
 func TestLimitsOfTemperature(t *testing.T) {
-	q := mat.NewDense(2, 1, []float64{1, 0}) // scores 3 1 2, and three that tie
+	q := mat.NewDense(2, 1, []float64{1, 0}) // scores 3 1 2, and three tied scores
 	k := mat.NewDense(3, 1, []float64{3, 1, 2})
 	v := mat.NewDense(3, 2, []float64{1, 2, 3, 4, 5, 7})
 	dO := mat.NewDense(2, 2, []float64{1, -1, 2, 0.5})
@@ -260,7 +261,7 @@ func TestLimitsOfTemperature(t *testing.T) {
 	if g := GradLogPartition(cold.Weights.RawRowView(0), attn.Frozen); !math.IsInf(g[0], 1) || g[1] != 0 {
 		t.Errorf("T -> 0: dLSE/dS %v", g)
 	}
-	// the limits are where finite temperatures go
+	// The limits are where finite temperatures lead.
 	near1 := Backward(scorers.Attend(scorers.Dot{}, q, k, v, scorers.Options{Temp: 1e-3}), q, k, v, 0, dO)
 	near(t, "T = 0.001: dS of the row with one largest score", near1.DS.Slice(0, 1, 0, 3), mat.NewDense(1, 3, nil), 1e-300)
 	warm := Backward(scorers.Attend(scorers.Dot{}, q, k, v, scorers.Options{Temp: 1e9}), q, k, v, 0, dO)
@@ -293,7 +294,8 @@ func TestGradEntropy(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsMistakes: each mistake shows in the gradients it touches and in no other.
+// TestVerifyFindsMistakes checks that each mistake shows in the gradients it affects and in no
+// other.
 func TestVerifyFindsMistakes(t *testing.T) {
 	q, k, v := normal(1, 3, 2), normal(2, 4, 2), normal(3, 4, 3)
 	for name, c := range map[string]struct {
@@ -326,7 +328,7 @@ func TestVerifyFindsMistakes(t *testing.T) {
 			}
 		}
 	}
-	// nothing to differentiate is no mistake
+	// A gradient of 0 everywhere is no mistake.
 	zero := mat.NewDense(4, 3, nil)
 	if got, err := VerifyGradients(q, k, zero); err != nil || !got.AllRight || got.Size != 0 {
 		t.Errorf("values of zero: %+v, %v", got, err)
@@ -340,16 +342,16 @@ func TestVerifyErrors(t *testing.T) {
 		s       Setting
 		q, k, v mat.Matrix
 	}{
-		"an operand is nil":                     {Setting{}, m(2, 3), nil, m(4, 1)},
-		"give all three":                        {Setting{}, none, m(4, 3), m(4, 1)},
-		"an operand is empty":                   {Setting{}, new(mat.Dense), m(4, 3), m(4, 1)},
+		"got a nil operand":                     {Setting{}, m(2, 3), nil, m(4, 1)},
+		"want all three":                        {Setting{}, none, m(4, 3), m(4, 1)},
+		"got an empty operand":                  {Setting{}, new(mat.Dense), m(4, 3), m(4, 1)},
 		"Q has 3 columns and K has 2":           {Setting{}, m(2, 3), m(4, 2), m(4, 1)},
 		"K has 4 rows and V has 5":              {Setting{}, m(2, 3), m(4, 3), m(5, 1)},
 		"Loss.Weights is 1 by 1":                {Setting{Loss: Loss{Weights: m(1, 1)}}, m(2, 3), m(4, 3), m(4, 1)},
 		"a limit of the temperature":            {Setting{Temp: attn.Frozen}, m(2, 3), m(4, 3), m(4, 1)},
-		"choose a positive, finite":             {Setting{Temp: math.Inf(1)}, m(2, 3), m(4, 3), m(4, 1)},
-		"temperature -2: choose a positive":     {Setting{Temp: -2}, m(2, 3), m(4, 3), m(4, 1)},
-		"temperature NaN: choose a positive":    {Setting{Temp: math.NaN()}, m(2, 3), m(4, 3), m(4, 1)},
+		"want a positive, finite":               {Setting{Temp: math.Inf(1)}, m(2, 3), m(4, 3), m(4, 1)},
+		"temperature -2, want a positive":       {Setting{Temp: -2}, m(2, 3), m(4, 3), m(4, 1)},
+		"temperature NaN, want a positive":      {Setting{Temp: math.NaN()}, m(2, 3), m(4, 3), m(4, 1)},
 		"verify gradients: Q has 3 columns and": {Setting{}, m(1, 3), m(1, 1), m(1, 1)},
 	} {
 		_, verify := c.s.Verify(Backward, c.q, c.k, c.v)
@@ -364,29 +366,29 @@ func TestVerifyErrors(t *testing.T) {
 	}
 }
 
-// TestPanicsNameTheOperand: pure functions panic where shapes do not fit.
+// TestPanicsNameTheOperand checks that functions panic and name the operand if shapes do not fit.
 func TestPanicsNameTheOperand(t *testing.T) {
 	m := func(r, c int) *mat.Dense { return mat.NewDense(r, c, nil) }
 	d := scorers.Attend(scorers.Dot{}, m(2, 3), m(4, 3), m(4, 5), scorers.Options{})
 	for want, f := range map[string]func(){
-		"dO is 3 by 5, and has to be 2 by 5":     func() { GradV(m(2, 4), m(3, 5)) },
-		"dO is 2 by 5, and has to be 2 by 6":     func() { GradA(m(2, 5), m(4, 6)) },
-		"dA is 2 by 3":                           func() { GradSoftmaxFrom(m(2, 4), m(2, 3), make([]float64, 2), 1) },
-		"the second factor is 2 by 3":            func() { GradSoftmax(m(2, 4), m(2, 3), 1) },
-		"D has 3 numbers for 2 queries":          func() { GradSoftmaxFrom(m(2, 4), m(2, 4), make([]float64, 3), 1) },
-		"K is 3 by 2, and has to be 4 by 2":      func() { GradQ(m(2, 4), m(3, 2), 0) },
-		"Q is 4 by 2, and has to be 2 by 2":      func() { GradK(m(2, 4), m(4, 2), 0) },
-		"Q is 3 by 2, and has to be 2 by 2":      func() { GradMetric(m(2, 4), m(3, 2), m(4, 2), 0) },
-		"K is 5 by 2, and has to be 4 by 2":      func() { GradMetric(m(2, 4), m(2, 2), m(5, 2), 0) },
-		"V is 3 by 5, and has to be 4 by 5":      func() { Backward(d, m(2, 3), m(4, 3), m(3, 5), 0, m(2, 5)) },
-		"M is 2 by 2, and has to be 3 by 3":      func() { BackwardBilinear(d, m(2, 3), m(4, 3), m(4, 5), m(2, 2), 0, m(2, 5)) },
-		"dLSE has 1 numbers for 2 queries":       func() { Incoming{DLSE: []float64{1}}.Backward(d, m(2, 3), m(4, 3), m(4, 5), 0) },
-		"dEntropy has 3 numbers for 2 queries":   func() { Incoming{DEntropy: make([]float64, 3)}.Backward(d, m(2, 3), m(4, 3), m(4, 5), 0) },
-		"the gradient that comes in is 1 by 1":   func() { OutputByWeights(2, m(4, 5)).Pull(m(1, 1)) },
-		"the change is 1 by 1":                   func() { OutputByWeights(2, m(4, 5)).Push(m(1, 1)) },
-		"a Jacobian by a 2 by 4 matrix does not": func() { OutputByWeights(2, m(4, 5)).Through(WeightsByScores(m(2, 3), 1)) },
-		"K is 4 by 2, and has to be 4 by 3":      func() { Float32DifferenceError(m(2, 3), m(4, 2), m(4, 1), 1e-3) },
-		`a flow has no "X"`:                      func() { GradientFlow(d, m(2, 3), m(4, 3), m(4, 5), 0, m(2, 5)).Norm("X") },
+		"dO is 3 by 5, want 2 by 5":                 func() { GradV(m(2, 4), m(3, 5)) },
+		"dO is 2 by 5, want 2 by 6":                 func() { GradA(m(2, 5), m(4, 6)) },
+		"dA is 2 by 3":                              func() { GradSoftmaxFrom(m(2, 4), m(2, 3), make([]float64, 2), 1) },
+		"the second factor is 2 by 3":               func() { GradSoftmax(m(2, 4), m(2, 3), 1) },
+		"D has 3 numbers for 2 queries":             func() { GradSoftmaxFrom(m(2, 4), m(2, 4), make([]float64, 3), 1) },
+		"K is 3 by 2, want 4 by 2":                  func() { GradQ(m(2, 4), m(3, 2), 0) },
+		"Q is 4 by 2, want 2 by 2":                  func() { GradK(m(2, 4), m(4, 2), 0) },
+		"Q is 3 by 2, want 2 by 2":                  func() { GradMetric(m(2, 4), m(3, 2), m(4, 2), 0) },
+		"K is 5 by 2, want 4 by 2":                  func() { GradMetric(m(2, 4), m(2, 2), m(5, 2), 0) },
+		"V is 3 by 5, want 4 by 5":                  func() { Backward(d, m(2, 3), m(4, 3), m(3, 5), 0, m(2, 5)) },
+		"M is 2 by 2, want 3 by 3":                  func() { BackwardBilinear(d, m(2, 3), m(4, 3), m(4, 5), m(2, 2), 0, m(2, 5)) },
+		"dLSE has 1 numbers for 2 queries":          func() { Incoming{DLSE: []float64{1}}.Backward(d, m(2, 3), m(4, 3), m(4, 5), 0) },
+		"dEntropy has 3 numbers for 2 queries":      func() { Incoming{DEntropy: make([]float64, 3)}.Backward(d, m(2, 3), m(4, 3), m(4, 5), 0) },
+		"the incoming gradient is 1 by 1":           func() { OutputByWeights(2, m(4, 5)).Pull(m(1, 1)) },
+		"the change is 1 by 1":                      func() { OutputByWeights(2, m(4, 5)).Push(m(1, 1)) },
+		"Jacobian is by a 2 by 4 matrix, the inner": func() { OutputByWeights(2, m(4, 5)).Through(WeightsByScores(m(2, 3), 1)) },
+		"K is 4 by 2, want 4 by 3":                  func() { Float32DifferenceError(m(2, 3), m(4, 2), m(4, 1), 1e-3) },
+		`got norm "X", want`:                        func() { GradientFlow(d, m(2, 3), m(4, 3), m(4, 5), 0, m(2, 5)).Norm("X") },
 	} {
 		func() {
 			defer func() {
@@ -396,6 +398,33 @@ func TestPanicsNameTheOperand(t *testing.T) {
 			}()
 			f()
 		}()
+	}
+}
+
+// TestFlowString checks the table of norms for the worked example of the source documents.
+func TestFlowString(t *testing.T) {
+	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
+	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})
+	v := mat.NewDense(3, 2, []float64{2, 0, 0, 2, 1, 1})
+	d := scorers.Attend(scorers.Dot{}, q, k, v, scorers.Options{})
+	got := GradientFlow(d, q, k, v, 0, d.Output).String()
+	want := `of        norm    largest    zeros
+Q     1.414214   1.000000      2/4
+K     2.000000   1.000000      2/6
+V     3.162278   2.000000      2/6
+S     1.414214   0.707107      2/6
+A     0.849585   0.401112      0/6
+O     2.040927   1.203336      0/4
+dO    2.040927   1.203336      0/4
+dV    1.651857   0.802224      0/6
+dA    4.966038   2.406673      0/6
+dS    0.233902   0.129953      0/6
+dQ    0.162034   0.091891      0/4
+dK    0.165394   0.091891      0/6
+gain of the softmax, by query: [0.047100 0.047100]
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -425,7 +454,7 @@ func TestGradientFlow(t *testing.T) {
 			t.Errorf("%d scores are hidden and %d have no gradient", hidden, z.Zeros)
 		}
 	})
-	// scores far apart leave a gradient nothing to go through
+	// Widely spread scores let almost no gradient through.
 	q, k, v := normal(1, 100, 512), normal(2, 8, 512), normal(3, 8, 4)
 	scaled, raw := scorers.Attend(scorers.Dot{}, q, k, v, scorers.Options{}), scorers.Attend(scorers.Dot{Scale: 1}, q, k, v, scorers.Options{})
 	dO := normal(4, 100, 4)
@@ -435,8 +464,8 @@ func TestGradientFlow(t *testing.T) {
 	}
 }
 
-// TestSteps: central differences in float32 want a step of some 4e-3, and those in float64 one of
-// 5e-6.
+// TestSteps checks that central differences are best with steps near 4e-3 in float32 and 5e-6 in
+// float64.
 func TestSteps(t *testing.T) {
 	if got := BestStep(1.0 / (1 << 24)); got != 1.0/256 {
 		t.Errorf("best step in float32: %v", got)

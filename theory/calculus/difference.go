@@ -9,8 +9,8 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// NumericalJacobian is the Jacobian of y at x by central differences of step h; 0 is the default of
-// package fd, 6e-6. What y is given is its own.
+// NumericalJacobian returns the Jacobian of y at x by central differences of step h; 0 means 6e-6,
+// the default of package fd. y gets a matrix of its own, which it may change.
 func NumericalJacobian(y func(x *mat.Dense) mat.Matrix, x mat.Matrix, h float64) *Jacobian {
 	byRows, byCols := x.Dims()
 	at := flat(x)
@@ -22,24 +22,24 @@ func NumericalJacobian(y func(x *mat.Dense) mat.Matrix, x mat.Matrix, h float64)
 	return j
 }
 
-// NumericalGradient is the gradient of f at x by central differences of step h; 0 is the default of
-// package fd, 6e-6. f must leave x as it is.
+// NumericalGradient returns the gradient of f at x by central differences of step h; 0 means 6e-6,
+// the default of package fd. f must not change x.
 func NumericalGradient(f func(x *mat.Dense) float64, x mat.Matrix, h float64) *mat.Dense {
 	rows, cols := x.Dims()
 	to := fd.Gradient(nil, func(x []float64) float64 { return f(mat.NewDense(rows, cols, x)) }, flat(x), &fd.Settings{Formula: fd.Central, Step: h})
 	return mat.NewDense(rows, cols, to)
 }
 
-// BestStep is the step of a central difference in arithmetic whose rounding unit is u, for numbers
-// and derivatives of the order of 1. Truncation leaves an error of h^2/6 times the third
-// derivative, rounding one of about u/h; their sum is least near the cube root of u. That is 0.004
-// for float32 (u = 2^-24) and 5e-6 for float64 (u = 2^-53). A step of 1e-5 suits float64, and in
-// float32 it leaves the rounding of the last place magnified by 1e5 (erratum E-16).
+// BestStep returns the best step of a central difference in arithmetic with unit roundoff u, for
+// values and derivatives near 1. Truncation leaves an error of h^2/6 times the third derivative,
+// rounding one of about u/h. Their sum is least near the cube root of u: 0.004 for float32 (u =
+// 2^-24) and 5e-6 for float64 (u = 2^-53). A step of 1e-5 suits float64. In float32 it magnifies
+// the rounding of the last place by 1e5 (erratum E-16).
 func BestStep(u float64) float64 { return math.Cbrt(u) }
 
-// Float32DifferenceError is how far central differences of step h are from the gradient, where the
-// loss, half the squared norm of the output, is computed with every operation rounded to float32:
-// the largest error in dQ, dK and dV. The gradient is that of the same float32 numbers, in float64.
+// Float32DifferenceError returns the largest error in dQ, dK and dV of central differences of step
+// h in float32. The loss is half the squared norm of the output, with every operation rounded to
+// float32. The reference is the float64 gradient at the same float32 operands.
 func Float32DifferenceError(q, k, v mat.Matrix, h float64) float64 {
 	x := [3][]float32{single(q), single(k), single(v)}
 	z := shapeOf(q, k, v)
@@ -58,7 +58,7 @@ func Float32DifferenceError(q, k, v mat.Matrix, h float64) float64 {
 	return worst
 }
 
-// loss32 is half the squared norm of the output in float32, without fused operations.
+// loss32 returns half the squared norm of the output in float32, without fused operations.
 func loss32(z shape, x [3][]float32) float32 {
 	q, k, v := x[0], x[1], x[2]
 	scale := float32(dotScale(0, z.d))
@@ -88,7 +88,7 @@ func loss32(z shape, x [3][]float32) float32 {
 	return total / 2
 }
 
-// single is the elements of a matrix in float32.
+// single returns the elements of a matrix, rounded to float32.
 func single(m mat.Matrix) []float32 {
 	x := flat(m)
 	to := make([]float32, len(x))
@@ -98,7 +98,7 @@ func single(m mat.Matrix) []float32 {
 	return to
 }
 
-// double is a matrix of the shape of m with float32 elements.
+// double returns a matrix of the shape of m with the float32 elements x.
 func double(m mat.Matrix, x []float32) *mat.Dense {
 	rows, cols := m.Dims()
 	to := mat.NewDense(rows, cols, nil)
@@ -106,8 +106,8 @@ func double(m mat.Matrix, x []float32) *mat.Dense {
 	return to
 }
 
-// Differences is the gradients of the loss by central differences of step h, 0 being that of
-// package fd, of the forward pass as package scorers has it.
+// Differences returns the gradients of the loss by central differences of step h, using the forward
+// pass of package scorers. 0 means the default step of package fd.
 func (s Setting) Differences(q, k, v mat.Matrix, h float64) (Gradients, error) {
 	if err := s.check(q, k, v); err != nil {
 		return Gradients{}, err
@@ -120,7 +120,7 @@ func (s Setting) Differences(q, k, v mat.Matrix, h float64) (Gradients, error) {
 	}, nil
 }
 
-// attend is the forward pass.
+// attend runs the forward pass.
 func (s Setting) attend(q, k, v mat.Matrix) *scorers.Decomposition {
 	return scorers.Attend(scorers.Dot{Scale: s.Scale}, q, k, v, scorers.Options{Mask: s.Mask, Temp: s.Temp})
 }

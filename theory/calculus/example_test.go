@@ -10,12 +10,12 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// example is the worked example of the source documents.
+// example returns the worked example of the source documents.
 func example() (q, k, v *mat.Dense) {
 	return mat.NewDense(2, 2, []float64{1, 0, 0, 1}), mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1}), mat.NewDense(3, 2, []float64{2, 0, 0, 2, 1, 1})
 }
 
-// The listing attention_backward: five lines, one a step.
+// The listing attention_backward has five lines, one for each step.
 func Example_attentionBackward() {
 	q, k, v := example()
 	d := scorers.Attend(scorers.Dot{}, q, k, v, scorers.Options{})
@@ -38,7 +38,7 @@ func Example_attentionBackward() {
 	// [0.091891 -0.068437 -0.068437 0.091891 -0.023454 -0.023454]
 }
 
-// The listing verify_gradients. The reference library compares in float32 and within 1e-5.
+// The listing verify_gradients. The reference library compares in float32, within 1e-5.
 func ExampleVerifyGradients() {
 	verdict, err := calculus.VerifyGradients(example())
 	if err != nil {
@@ -51,8 +51,8 @@ func ExampleVerifyGradients() {
 	// true true true
 }
 
-// A summary in one of the sources has rowsum(dA) in its third step where it has to be rowsum(A *
-// dA) (erratum E-03). Verification says what that spoils.
+// A summary in one of the sources has rowsum(dA) in its third step; it must be rowsum(A * dA)
+// (erratum E-03). Verify reports which gradients that spoils.
 func ExampleSetting_Verify() {
 	misprint := func(d *scorers.Decomposition, q, k, v mat.Matrix, scale float64, dO mat.Matrix) *calculus.Staged {
 		s := calculus.Backward(d, q, k, v, scale, dO)
@@ -72,8 +72,7 @@ func ExampleSetting_Verify() {
 	// Output: false false true false
 }
 
-// The chain rule as it is written: the product of three Jacobians takes the gradient by O back to
-// Q.
+// The chain rule: the product of three Jacobians takes the gradient by O back to Q.
 func ExampleJacobian_Through() {
 	q, k, v := example()
 	d := scorers.Attend(scorers.Dot{}, q, k, v, scorers.Options{})
@@ -86,7 +85,7 @@ func ExampleJacobian_Through() {
 	// dO_00/dQ_00 = 0.168285
 }
 
-// A causal mask and a temperature pass through: what is hidden has no gradient.
+// Gradients respect a causal mask and a temperature: hidden keys have no gradient.
 func ExampleIncoming_Backward() {
 	_, k, v := example()
 	causal := scorers.Options{Mask: func(i, j int) bool { return j <= i }, Temp: 2}
@@ -99,35 +98,30 @@ func ExampleIncoming_Backward() {
 	// ⎣ 0.00215   0.00215  -0.00429⎦
 }
 
-// Where gradients grow and vanish.
+// GradientFlow shows where gradients grow and vanish.
 func ExampleGradientFlow() {
 	q, k, v := example()
 	d := scorers.Attend(scorers.Dot{}, q, k, v, scorers.Options{})
-	fmt.Print(calculus.GradientFlow(d, q, k, v, 0, d.Output))
+	flow := calculus.GradientFlow(d, q, k, v, 0, d.Output)
+	for _, name := range []string{"dO", "dA", "dS", "dQ"} {
+		fmt.Printf("%s %.6f\n", name, flow.Norm(name).Frobenius)
+	}
+	fmt.Printf("gain %.6f\n", flow.Gain)
 	// Output:
-	// of        norm    largest    zeros
-	// Q     1.414214   1.000000      2/4
-	// K     2.000000   1.000000      2/6
-	// V     3.162278   2.000000      2/6
-	// S     1.414214   0.707107      2/6
-	// A     0.849585   0.401112      0/6
-	// O     2.040927   1.203336      0/4
-	// dO    2.040927   1.203336      0/4
-	// dV    1.651857   0.802224      0/6
-	// dA    4.966038   2.406673      0/6
-	// dS    0.233902   0.129953      0/6
-	// dQ    0.162034   0.091891      0/4
-	// dK    0.165394   0.091891      0/6
-	// gain of the softmax, by query: [0.047100 0.047100]
+	// dO 2.040927
+	// dA 4.966038
+	// dS 0.233902
+	// dQ 0.162034
+	// gain [0.047100 0.047100]
 }
 
-// More entropy is had by lifting what is light.
+// Raising small weights raises the entropy.
 func ExampleGradEntropy() {
 	fmt.Printf("%.4f\n", calculus.GradEntropy([]float64{0.7, 0.2, 0.1}, 1))
 	// Output: [-0.3116 0.1615 0.1501]
 }
 
-// Two steps of central differences in float32 (erratum E-16).
+// Two step sizes of central differences in float32 (erratum E-16).
 func ExampleFloat32DifferenceError() {
 	q, k, v := example()
 	for _, h := range []float64{1e-5, calculus.BestStep(math.Exp2(-24))} {

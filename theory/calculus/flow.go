@@ -11,26 +11,27 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// A Norm is the size of a matrix: the root of the sum of squares, and the largest absolute value.
+// A Norm measures a matrix: the root of the sum of squares, and the largest absolute value.
 type Norm struct {
 	Name            string
 	Frobenius, Max  float64
-	Elements, Zeros int // Zeros counts those that are exactly 0, as gradients by hidden scores are
+	Elements, Zeros int // Zeros counts elements that are exactly 0
 }
 
-// A Flow is where gradients grow and where they vanish on their way from the output back to the
-// operands.
+// A Flow shows where gradients grow and vanish on their way from the output to the operands.
 type Flow struct {
-	Norms []Norm    // of Q, K, V, S, A, O, dO, dV, dA, dS, dQ, dK, the order in which they are made. Scores that are hidden are not in S, nor in dA
-	Gain  []float64 // for each query, |dS_i| / |dA_i| over the keys that have weight; 0 where dA_i is 0
+	// Norms lists Q, K, V, S, A, O, dO, dV, dA, dS, dQ and dK. Hidden scores are left out of S and
+	// dA.
+	Norms []Norm
+	// Gain is |dS_i| / |dA_i| for each query, over the keys that have weight; 0 where dA_i is 0.
+	Gain []float64
 	*Staged
 }
 
-// GradientFlow does a backward pass and measures all that it goes through. The softmax is the
-// narrow place. Its Jacobian (diag p - p p^T)/T has no eigenvalue above 1/(2T), so no gain is more
-// than that. It is reached by two keys of even weight and opposite gradients; where one key has
-// nearly all the weight next to nothing comes through, which is why scores are kept small by
-// 1/sqrt(d) when training begins.
+// GradientFlow runs a backward pass and measures every stage. The softmax is the bottleneck: its
+// Jacobian (diag p - p p^T)/T has no eigenvalue above 1/(2T), so no gain exceeds 1/(2T). Two keys
+// of even weight and opposite gradients reach this bound. Where one key has nearly all the weight,
+// almost no gradient passes; this is why 1/sqrt(d) keeps scores small when training begins.
 func GradientFlow(d *scorers.Decomposition, q, k, v mat.Matrix, scale float64, dO mat.Matrix) *Flow {
 	s := Backward(d, q, k, v, scale, dO)
 	f := &Flow{Staged: s}
@@ -72,7 +73,7 @@ func GradientFlow(d *scorers.Decomposition, q, k, v mat.Matrix, scale float64, d
 	return f
 }
 
-// normOf measures the elements of a matrix that are to be kept.
+// normOf measures the elements of a matrix for which keep is true.
 func normOf(name string, m mat.Matrix, keep func(i, j int) bool) Norm {
 	rows, cols := m.Dims()
 	var x []float64
@@ -91,17 +92,17 @@ func normOf(name string, m mat.Matrix, keep func(i, j int) bool) Norm {
 	return Norm{name, floats.Norm(x, 2), floats.Norm(x, math.Inf(1)), len(x), zeros}
 }
 
-// Norm finds a norm by its name.
+// Norm returns the norm with the given name.
 func (f *Flow) Norm(name string) Norm {
 	for _, n := range f.Norms {
 		if n.Name == name {
 			return n
 		}
 	}
-	panic(fmt.Sprintf("calculus: a flow has no %q; it has Q, K, V, S, A, O, dO, dV, dA, dS, dQ and dK", name))
+	panic(fmt.Sprintf("calculus: got norm %q, want one of Q, K, V, S, A, O, dO, dV, dA, dS, dQ and dK", name))
 }
 
-// String is a table of the norms, and the gains.
+// String formats the norms as a table, followed by the gains.
 func (f *Flow) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%-3s %10s %10s %8s\n", "of", "norm", "largest", "zeros")

@@ -8,10 +8,10 @@ import (
 	"gonum.org/v1/gonum/num/dual"
 )
 
-// numbers is what a loss can be computed in, where a number carries its derivative with it.
+// numbers is an arithmetic for the loss in which each number carries its derivative.
 type numbers[T any] struct {
 	of       func(x float64) T // a constant
-	moved    func(x float64) T // what is differentiated by
+	moved    func(x float64) T // the variable of the derivative
 	value    func(x T) float64
 	slope    func(x T) float64
 	add, mul func(x, y T) T
@@ -19,8 +19,8 @@ type numbers[T any] struct {
 	exp, inv func(x T) T
 }
 
-// duals are x + x' e with e^2 = 0: the arithmetic of pairs of a number and its derivative, which
-// has the chain rule built in.
+// duals computes with x + x' e, e^2 = 0: pairs of a number and its derivative, which obey the chain
+// rule.
 var duals = numbers[dual.Number]{
 	of:    func(x float64) dual.Number { return dual.Number{Real: x} },
 	moved: func(x float64) dual.Number { return dual.Number{Real: x, Emag: 1} },
@@ -29,12 +29,12 @@ var duals = numbers[dual.Number]{
 	add:   dual.Add, mul: dual.Mul, scale: dual.Scale, exp: dual.Exp, inv: dual.Inv,
 }
 
-// tiny is the complex step. f(x + i h) = f(x) + i h f'(x) but for terms of h^2 and h^3, so the
-// imaginary part over h is f'(x): nothing is subtracted, and h can be so small that no error of
-// truncation is left.
+// tiny is the complex step h. f(x + i h) = f(x) + i h f'(x) up to terms of h^2 and h^3, so f'(x) is
+// the imaginary part over h. Nothing is subtracted, so h can be small enough to leave no truncation
+// error.
 const tiny = 1e-50
 
-// complexes are numbers that are moved sideways.
+// complexes computes with numbers that take a small step along the imaginary axis.
 var complexes = numbers[complex128]{
 	of:    func(x float64) complex128 { return complex(x, 0) },
 	moved: func(x float64) complex128 { return complex(x, tiny) },
@@ -47,7 +47,8 @@ var complexes = numbers[complex128]{
 	inv:   func(x complex128) complex128 { return 1 / x },
 }
 
-// Dual is the gradients of the loss by dual numbers, one evaluation for each element of an operand.
+// Dual returns the gradients of the loss by dual numbers, with one evaluation for each element of
+// an operand.
 func (s Setting) Dual(q, k, v mat.Matrix) (Gradients, error) {
 	if err := s.check(q, k, v); err != nil {
 		return Gradients{}, err
@@ -55,8 +56,8 @@ func (s Setting) Dual(q, k, v mat.Matrix) (Gradients, error) {
 	return elementwise(&duals, &s, q, k, v), nil
 }
 
-// ComplexStep is the gradients of the loss by a step into the complex plane, one evaluation for
-// each element of an operand.
+// ComplexStep returns the gradients of the loss by a step into the complex plane, with one
+// evaluation for each element of an operand.
 func (s Setting) ComplexStep(q, k, v mat.Matrix) (Gradients, error) {
 	if err := s.check(q, k, v); err != nil {
 		return Gradients{}, err
@@ -64,7 +65,7 @@ func (s Setting) ComplexStep(q, k, v mat.Matrix) (Gradients, error) {
 	return elementwise(&complexes, &s, q, k, v), nil
 }
 
-// A shape is the sizes of a problem.
+// A shape holds the sizes of a problem.
 type shape struct{ nq, nk, d, dv int }
 
 func shapeOf(q, k, v mat.Matrix) shape {
@@ -74,7 +75,7 @@ func shapeOf(q, k, v mat.Matrix) shape {
 	return shape{nq, nk, d, dv}
 }
 
-// elementwise moves one element of one operand at a time.
+// elementwise differentiates by one element of one operand at a time.
 func elementwise[T any](n *numbers[T], s *Setting, q, k, v mat.Matrix) Gradients {
 	z := shapeOf(q, k, v)
 	var x [3][]T
@@ -97,7 +98,7 @@ func elementwise[T any](n *numbers[T], s *Setting, q, k, v mat.Matrix) Gradients
 	return Gradients{to[0], to[1], to[2]}
 }
 
-// lossIn is the loss, written out from the definition.
+// lossIn returns the loss, computed from the definition in plain loops.
 func lossIn[T any](n *numbers[T], s *Setting, z shape, x [3][]T) T {
 	q, k, v := x[0], x[1], x[2]
 	byTemp := dotScale(s.Scale, z.d) / temperature(s.Temp)
@@ -118,11 +119,12 @@ func lossIn[T any](n *numbers[T], s *Setting, z shape, x [3][]T) T {
 			top = max(top, n.value(logits[len(logits)-1]))
 		}
 		if keys == nil {
-			continue // its output is 0 whatever the operands are
+			continue // the output is 0 for all operands
 		}
 		sum := n.of(0)
 		for l, logit := range logits {
-			logits[l] = n.exp(n.add(logit, n.of(-top))) // a constant for every key alike: it cancels
+			// Subtracting one constant from every score cancels in the quotient.
+			logits[l] = n.exp(n.add(logit, n.of(-top)))
 			sum = n.add(sum, logits[l])
 		}
 		share := n.inv(sum)

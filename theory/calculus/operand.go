@@ -9,24 +9,23 @@ import (
 	"attnlab/attn"
 )
 
-// demand panics unless an operand has so many rows and columns.
+// demand panics unless an operand has the given numbers of rows and columns.
 func demand(name string, m mat.Matrix, rows, cols int) {
 	if r, c := m.Dims(); r != rows || c != cols {
-		panic(fmt.Sprintf("calculus: %s is %d by %d, and has to be %d by %d to fit the other operands", name, r, c, rows, cols))
+		panic(fmt.Sprintf("calculus: %s is %d by %d, want %d by %d to fit the other operands", name, r, c, rows, cols))
 	}
 }
 
-// given says whether an operand that may be left out is there. A nil pointer in an interface is
-// not.
+// given reports whether an optional operand is given. A nil pointer in an interface is not.
 func given(m mat.Matrix) bool {
 	d, dense := m.(*mat.Dense)
 	return m != nil && !(dense && d == nil)
 }
 
-// flat is the elements of a matrix, row by row, in a slice of their own.
+// flat returns a copy of the elements of a matrix, row by row.
 func flat(m mat.Matrix) []float64 { return mat.DenseCopyOf(m).RawMatrix().Data }
 
-// dotScale is the scale of a dot product of so many terms.
+// dotScale returns the scale of a dot product of d terms.
 func dotScale(scale float64, d int) float64 {
 	if scale == 0 {
 		return 1 / math.Sqrt(float64(d))
@@ -34,7 +33,7 @@ func dotScale(scale float64, d int) float64 {
 	return scale
 }
 
-// bilinearScale is the scale of a bilinear score.
+// bilinearScale returns the scale of a bilinear score.
 func bilinearScale(scale float64) float64 {
 	if scale == 0 {
 		return 1
@@ -42,7 +41,7 @@ func bilinearScale(scale float64) float64 {
 	return scale
 }
 
-// temperature is the T of a formula: 0 in the frozen limit.
+// temperature returns the T of a formula: 0 for attn.Frozen, 1 for 0.
 func temperature(t float64) float64 {
 	switch t {
 	case 0:
@@ -53,8 +52,8 @@ func temperature(t float64) float64 {
 	return t
 }
 
-// weighted is sum_j w_ij x_jc over the pairs that have a weight. It is a product of matrices but
-// for one thing: weight 0 hides NaN and infinities.
+// weighted returns sum_j w_ij x_jc over the pairs where w is not 0. It is a matrix product in which
+// weight 0 hides NaN and infinities.
 func weighted(w, x mat.Matrix) *mat.Dense {
 	rows, n := w.Dims()
 	_, cols := x.Dims()
