@@ -12,48 +12,52 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// Capacities are how many random patterns a classical network of N spins, without a diagonal,
-// stores as N grows.
+// Capacities holds the number of random patterns that a classical network of N spins, without a
+// diagonal, stores as N grows.
 type Capacities struct {
-	SomeWrong float64 // 0.138 N: a few bits of a retrieved pattern may be wrong
+	SomeWrong float64 // 0.138 N: a retrieved pattern may have a few wrong bits
 	MostExact float64 // N/(2 ln N): most patterns are fixed points
-	AllExact  float64 // N/(4 ln N): all are
+	AllExact  float64 // N/(4 ln N): all patterns are fixed points
 }
 
-// ClassicalCapacity is the capacities of n spins.
+// ClassicalCapacity returns the capacities of n spins.
 func ClassicalCapacity(n int) Capacities {
 	x := float64(n)
 	return Capacities{SomeWrong: 0.138 * x, MostExact: x / (2 * math.Log(x)), AllExact: x / (4 * math.Log(x))}
 }
 
-// WrongBit is the probability that an update turns a given bit of a stored pattern, in a network
-// without a diagonal. The pattern pulls at the bit with N-1 votes, and the others with (N-1)(M-1)
-// random ones, whose sum is nearly normal:
+// WrongBit returns the probability that an update turns a given bit of a stored pattern, in a
+// network without a diagonal. The pattern itself adds N-1 votes for the bit. The others add
+// (N-1)(M-1) random votes, whose sum is nearly normal:
 //
 //	P = Phi(-sqrt((N-1)/(M-1)))
 func WrongBit(patterns, n int) float64 {
 	return distuv.UnitNormal.Survival(math.Sqrt(float64(n-1) / float64(patterns-1)))
 }
 
-// A BinaryTrial stores random patterns in classical networks without a diagonal and asks for them
-// again.
+// A BinaryTrial stores random patterns in classical networks without a diagonal and retrieves them.
 type BinaryTrial struct {
-	Spins    int
-	Networks int // how many networks are made, each with patterns of its own; 0: 1. Near the knee they differ much from one another
-	Probes   int // patterns of each that are settled, from themselves; 0: all
+	Spins int
+	// Networks is the number of networks, each with patterns of its own; 0 means 1. Near the knee,
+	// networks differ much from each other.
+	Networks int
+	// Probes is the number of patterns of each network to retrieve, each from itself; 0 means all.
+	Probes int
 }
 
-// A BinaryRecall is what came back.
+// A BinaryRecall is the result of a BinaryTrial.
 type BinaryRecall struct {
 	Patterns  int
 	Load      float64 // M/N
-	WrongBits float64 // share of all bits of the patterns that one update turns
+	WrongBits float64 // share of all bits that one update turns
 	NotFixed  float64 // share of the patterns with such a bit
-	Overlap   float64 // mean overlap of a probe with what it settled at
-	Recalled  float64 // share of the probes whose overlap is at least 0.9: at most one bit in twenty is wrong
+	Overlap   float64 // mean overlap of a probe with its rest state
+	// Recalled is the share of the probes with an overlap of at least 0.9, that is, with at most
+	// one bit in twenty wrong.
+	Recalled float64
 }
 
-// Run stores so many patterns.
+// Run stores the given number of random patterns in each network and retrieves them.
 func (t BinaryTrial) Run(rng *rand.Rand, patterns int) (BinaryRecall, error) {
 	if patterns < 1 || t.Spins < 1 {
 		return BinaryRecall{}, fmt.Errorf("binary trial: %d patterns of %d spins; store at least one pattern of one spin", patterns, t.Spins)
@@ -96,10 +100,10 @@ func (t BinaryTrial) Run(rng *rand.Rand, patterns int) (BinaryRecall, error) {
 	}, nil
 }
 
-// share is so many of all.
+// share returns some/all.
 func share(some, all int) float64 { return float64(some) / float64(all) }
 
-// probesOf is how many patterns are asked for: as many as wanted, 0 being all.
+// probesOf returns the number of patterns to retrieve: at most wanted, and all if wanted is 0.
 func probesOf(wanted, patterns int) int {
 	if wanted == 0 {
 		return patterns
@@ -107,8 +111,9 @@ func probesOf(wanted, patterns int) int {
 	return min(wanted, patterns)
 }
 
-// Knee is the load at which the share of recalled probes falls through a half, on a straight line
-// between the trials on its two sides; NaN where none do. Trials are in order of load.
+// Knee returns the load at which the share of recalled probes falls through one half. It
+// interpolates linearly between the trials on both sides, and is NaN if there are none. The trials
+// must be in order of load.
 func Knee(trials []BinaryRecall) float64 {
 	for i := 1; i < len(trials); i++ {
 		if a, b := trials[i-1], trials[i]; a.Recalled >= 0.5 && b.Recalled < 0.5 {
@@ -118,16 +123,19 @@ func Knee(trials []BinaryRecall) float64 {
 	return math.NaN()
 }
 
-// A Bound is what the theorem of Ramsauer and others says of random patterns on a sphere of radius
-// K sqrt(d-1).
+// A Bound is the capacity that the theorem of Ramsauer et al. gives for random patterns on a sphere
+// of radius K sqrt(d-1).
 type Bound struct {
-	A, B, C  float64
-	Patterns float64 // sqrt(p) c^((d-1)/4): with probability 1-p at least so many can be stored
-	Proven   bool    // c is at least (2/sqrt(p))^(4/(d-1)), which the proof assumes; it says that Patterns is at least 2
+	A, B, C float64
+	// Patterns is sqrt(p) c^((d-1)/4): with probability 1-p at least this many can be stored.
+	Patterns float64
+	// Proven reports whether c is at least (2/sqrt(p))^(4/(d-1)), which the proof assumes. It means
+	// that Patterns is at least 2.
+	Proven bool
 }
 
-// StorageBound is the theorem's bound for an inverse temperature, a radius in units of sqrt(d-1), a
-// dimension, and a probability to fail.
+// StorageBound returns the theorem's bound. k is the radius in units of sqrt(d-1), d the dimension,
+// and p the probability of failure.
 func StorageBound(beta, k float64, d int, p float64) (Bound, error) {
 	if !(beta > 0 && k > 0 && d > 1 && 0 < p && p <= 1) {
 		return Bound{}, fmt.Errorf("storage bound: beta %v, K %v, d %d, p %v; want beta and K above 0, d of 2 or more, p above 0 and at most 1", beta, k, d, p)
@@ -140,12 +148,12 @@ func StorageBound(beta, k float64, d int, p float64) (Bound, error) {
 	return b, nil
 }
 
-// WrightOmega is the w with w + log w = x. It is Lambert's W0(e^x), without the e^x that a float64
-// may not hold.
+// WrightOmega returns the w with w + log w = x. It is Lambert's W0(e^x), computed without e^x,
+// which may overflow a float64.
 //
-// Newton's method on the concave w + log w - x, from a start below the root, rises to it and never
-// passes it: it ends when rounding stops it, after some ten steps at most. Below about -745 the
-// root is e^x, which is 0.
+// Newton's method on the concave w + log w - x, started below the root, rises to the root and never
+// passes it. It ends when rounding stops it, after about ten steps at most. Below about -745 the
+// root is e^x, which rounds to 0.
 func WrightOmega(x float64) float64 {
 	e := math.Exp(x)
 	w := e / (1 + e)
@@ -164,11 +172,11 @@ func WrightOmega(x float64) float64 {
 	}
 }
 
-// BinaryExponential is 2^(d/2): how many random binary patterns a network with exponential
-// interaction stores (Demircigil and others), for large d.
+// BinaryExponential returns 2^(d/2): the number of random binary patterns that a network with
+// exponential interaction stores (Demircigil et al.), for large d.
 func BinaryExponential(d int) float64 { return math.Exp2(float64(d) / 2) }
 
-// Sphere is n random points on a sphere in d dimensions, one a row.
+// Sphere returns n random points on a sphere in d dimensions, one in each row.
 func Sphere(rng *rand.Rand, n, d int, radius float64) *mat.Dense {
 	p := mat.NewDense(n, d, nil)
 	for i := range n {
@@ -181,21 +189,23 @@ func Sphere(rng *rand.Rand, n, d int, radius float64) *mat.Dense {
 	return p
 }
 
-// A SphereTrial stores random patterns of a sphere in a modern network and asks for them again.
+// A SphereTrial stores random patterns of a sphere in a modern network and retrieves them.
 type SphereTrial struct {
 	Dim          int
 	Radius, Beta float64
-	Probes       int // patterns that are asked for, from themselves; 0: all
+	Probes       int // patterns to retrieve, each from itself; 0: all
 }
 
-// A SphereRecall is what came back.
+// A SphereRecall is the result of a SphereTrial.
 type SphereRecall struct {
 	Patterns int
-	Recalled float64 // share of the probes that settle within a tenth of the radius of their pattern
-	Farthest float64 // the longest way a probe went, in units of the radius
+	// Recalled is the share of the probes that settle within a tenth of the radius of their
+	// pattern.
+	Recalled float64
+	Farthest float64 // the longest way of a probe, in units of the radius
 }
 
-// Run stores so many patterns, and retrieves through an Attention.
+// Run stores the given number of random patterns and retrieves them with an Attention.
 func (t SphereTrial) Run(a bridge.Attention, rng *rand.Rand, patterns int) (SphereRecall, error) {
 	if patterns < 1 || t.Dim < 1 || !(t.Radius > 0) {
 		return SphereRecall{}, fmt.Errorf("sphere trial: %d patterns in %d dimensions, radius %v; want one or more of each, and a radius above 0", patterns, t.Dim, t.Radius)

@@ -36,7 +36,7 @@ func TestWrightOmega(t *testing.T) {
 	}
 }
 
-// The examples of the theorem's authors.
+// TestStorageBound checks the examples of the theorem's authors.
 func TestStorageBound(t *testing.T) {
 	for _, c := range []struct {
 		beta, k     float64
@@ -106,8 +106,8 @@ func TestKnee(t *testing.T) {
 	}
 }
 
-// On a large sphere all are found again, many more than the bound promises; on a small one with
-// little beta none.
+// TestSphereTrial checks that a large sphere recalls every pattern, many more than the bound
+// promises, and that a small one with little beta recalls none.
 func TestSphereTrial(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 0))
 	large, err := SphereTrial{Dim: 20, Radius: 3 * math.Sqrt(19), Beta: 1, Probes: 30}.Run(bridge.Attention{}, rng, 500)

@@ -8,13 +8,13 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Classical network is N spins of +1 or -1, coupled by W = Sums/N. Sums are kept in place of W
-// because they are whole numbers: a field that ought to be 0 is 0, and not what rounding 1/N left.
+// A Classical network is N spins of +1 or -1, coupled by W = Sums/N. It stores Sums, not W, because
+// Sums are whole numbers: a field that should be 0 is exactly 0, without a rounding error of 1/N.
 type Classical struct {
 	Sums *mat.SymDense // sum_mu k_mui k_muj
 }
 
-// Hebb stores patterns of +1 and -1, one a row, with the diagonal W_ii = M/N.
+// Hebb stores patterns of +1 and -1, one in each row, with the diagonal W_ii = M/N.
 func Hebb(patterns mat.Matrix) (*Classical, error) {
 	m, n := patterns.Dims()
 	if m == 0 || n == 0 {
@@ -32,7 +32,7 @@ func Hebb(patterns mat.Matrix) (*Classical, error) {
 	return c, nil
 }
 
-// WithoutDiagonal is the same network with W_ii = 0: no spin votes for itself.
+// WithoutDiagonal returns the same network with W_ii = 0: no spin votes for itself.
 func (c *Classical) WithoutDiagonal() *Classical {
 	sums := mat.NewSymDense(c.Size(), nil)
 	sums.CopySym(c.Sums)
@@ -42,23 +42,23 @@ func (c *Classical) WithoutDiagonal() *Classical {
 	return &Classical{sums}
 }
 
-// Size is N, the number of spins.
+// Size returns N, the number of spins.
 func (c *Classical) Size() int { return c.Sums.SymmetricDim() }
 
-// W is the couplings, Sums/N.
+// W returns the couplings Sums/N.
 func (c *Classical) W() *mat.SymDense {
 	var w mat.SymDense
 	w.ScaleSym(1/float64(c.Size()), c.Sums)
 	return &w
 }
 
-// Energy is E(x) = -1/2 x^T W x.
+// Energy returns E(x) = -1/2 x^T W x.
 func (c *Classical) Energy(x []float64) float64 {
 	v := c.vector(x)
 	return -mat.Inner(v, c.Sums, v) / float64(2*c.Size())
 }
 
-// fields is N W x.
+// fields returns N W x.
 func (c *Classical) fields(x []float64) []float64 {
 	var h mat.VecDense
 	h.MulVec(c.Sums, c.vector(x))
@@ -72,7 +72,7 @@ func (c *Classical) vector(x []float64) *mat.VecDense {
 	return mat.NewVecDense(len(x), x)
 }
 
-// towards is sign(field), and the spin as it is where the field is 0.
+// towards returns sign(field), or spin where the field is 0.
 func towards(field, spin float64) float64 {
 	switch {
 	case field > 0:
@@ -92,8 +92,9 @@ func (c *Classical) Synchronous(x []float64) []float64 {
 	return next
 }
 
-// Sweep updates spins one after another in the given order, each in sight of those before it; nil
-// is every spin once, from the first to the last. It also returns how many changed.
+// Sweep updates spins one after another in the given order; each update sees the earlier ones. A
+// nil order is every spin once, from first to last. It also returns the number of spins that
+// changed.
 func (c *Classical) Sweep(x []float64, order []int) (next []float64, changed int) {
 	h := c.fields(x)
 	next = append(next, x...)
@@ -105,7 +106,8 @@ func (c *Classical) Sweep(x []float64, order []int) (next []float64, changed int
 		}
 		next[i] = to
 		changed++
-		for j := range h { // every field feels the change, so that they need not be summed again
+		// Update every field by the change instead of summing it again.
+		for j := range h {
 			h[j] += c.Sums.At(j, i) * step
 		}
 	}
@@ -120,18 +122,18 @@ func (c *Classical) Sweep(x []float64, order []int) (next []float64, changed int
 	return next, changed
 }
 
-// A Rest is where a classical network ended.
+// A Rest is the state in which a classical network ended.
 type Rest struct {
 	State  []float64
 	Sweeps int
 	Stable bool // the last sweep changed nothing
 }
 
-// Settle sweeps until nothing changes, at most so many times: in a new random order each time, or
-// from the first spin to the last where rng is nil.
-func (c *Classical) Settle(x []float64, most int, rng *rand.Rand) Rest {
+// Settle sweeps until nothing changes, at most the given number of times. Each sweep takes a new
+// random order, or goes from first to last if rng is nil.
+func (c *Classical) Settle(x []float64, maxSweeps int, rng *rand.Rand) Rest {
 	r := Rest{State: x}
-	for !r.Stable && r.Sweeps < most {
+	for !r.Stable && r.Sweeps < maxSweeps {
 		var order []int
 		if rng != nil {
 			order = rng.Perm(c.Size())
@@ -143,10 +145,10 @@ func (c *Classical) Settle(x []float64, most int, rng *rand.Rand) Rest {
 	return r
 }
 
-// Overlap is x.y/N: 1 for the same spins, -1 for the opposite ones, near 0 for unrelated ones.
+// Overlap returns x.y/N: 1 for equal spins, -1 for opposite spins, near 0 for unrelated ones.
 func Overlap(x, y []float64) float64 { return floats.Dot(x, y) / float64(len(x)) }
 
-// Spins is m random patterns of n spins, one a row.
+// Spins returns m random patterns of n spins, one in each row.
 func Spins(rng *rand.Rand, m, n int) *mat.Dense {
 	p := mat.NewDense(m, n, nil)
 	p.Apply(func(_, _ int, _ float64) float64 { return float64(2*rng.IntN(2) - 1) }, p)

@@ -18,7 +18,8 @@ func hebb(t interface{ Fatal(...any) }, patterns mat.Matrix) *Classical {
 	return c
 }
 
-// network is a random network of a few spins, with or without its diagonal, and a random state.
+// network returns a random network of a few spins, with or without its diagonal, and a random
+// state.
 func network(t *rapid.T) (c *Classical, x []float64, rng *rand.Rand) {
 	rng = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	m, n := rapid.IntRange(1, 5).Draw(t, "patterns"), rapid.IntRange(1, 9).Draw(t, "spins")
@@ -44,8 +45,8 @@ func TestHebbRefuses(t *testing.T) {
 	}
 }
 
-// A sweep is the rule applied to one spin after another, and the energy falls at every spin that
-// turns.
+// TestSweepIsTheRuleAndDescends checks that a sweep applies the rule to one spin after another, and
+// that the energy falls at every spin that turns.
 func TestSweepIsTheRuleAndDescends(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, x, rng := network(t)
@@ -95,8 +96,9 @@ func TestSettleEndsWhereNothingMoves(t *testing.T) {
 	}
 }
 
-// With its diagonal, Hebb's matrix is positive semi-definite, and updates of all spins at once
-// descend as well. Without, they need not.
+// TestSynchronousDescendsOnlyWithTheDiagonal checks that updates of all spins at once descend if
+// Hebb's matrix has its diagonal, which makes it positive semi-definite. It also checks that the
+// energy can rise without the diagonal.
 func TestSynchronousDescendsOnlyWithTheDiagonal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	rises, cycles := 0, 0
@@ -121,8 +123,8 @@ func TestSynchronousDescendsOnlyWithTheDiagonal(t *testing.T) {
 	}
 }
 
-// Three times 1/10 is a rounded number, and sums of it leave something where they ought to be 0. A
-// field that is 0 must be 0 all the same.
+// TestZeroFieldKeepsTheSpin checks that a field that should be 0 is exactly 0. Three times 1/10 is
+// a rounded number, so sums of couplings W would leave a rounding error.
 func TestZeroFieldKeepsTheSpin(t *testing.T) {
 	ones := mat.NewDense(3, 10, nil)
 	ones.Apply(func(_, _ int, _ float64) float64 { return 1 }, ones)

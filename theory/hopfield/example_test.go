@@ -11,7 +11,7 @@ import (
 	"attnlab/theory/hopfield"
 )
 
-// Two opposite patterns, and one with a wrong spin that finds its way back.
+// Two opposite patterns; a state with one wrong spin settles at its pattern.
 func ExampleHebb() {
 	patterns := mat.NewDense(2, 4, []float64{1, 1, -1, -1, -1, -1, 1, 1})
 	net, err := hopfield.Hebb(patterns)
@@ -32,8 +32,8 @@ func ExampleHebb() {
 	// [1 1 -1 -1] 2
 }
 
-// Three patterns in four dimensions. From the first one, the state settles near it at the second
-// update.
+// Three patterns in four dimensions. From the first pattern, the state settles near it at the
+// second update.
 func ExampleModern_Settle() {
 	net, err := hopfield.NewModern(mat.NewDense(3, 4, []float64{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0}), nil, 10)
 	if err != nil {
@@ -49,8 +49,8 @@ func ExampleModern_Settle() {
 	// [0.99990908 0.00004546 0.00004546 0.00000000] after 2 iterations, E = -0.50000909
 }
 
-// An update is one call of attention, so a kernel can make it. Names are recognised by their keys,
-// and what is read are the values: many queries at once.
+// An update is one call of attention, so a kernel can compute it. Here keys are names and values
+// are what is read out, for many queries at once.
 func ExampleModern_ReadBy() {
 	keys := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	values := mat.NewDense(2, 3, []float64{1, 2, 3, 10, 20, 30})
@@ -80,7 +80,7 @@ func ExampleModern_ReadBy() {
 	// ⎣10  20  30⎦
 }
 
-// What can be proven of 20 dimensions, and what the sources say.
+// The proven bound for 20 dimensions, and the number that the sources give.
 func ExampleStorageBound() {
 	b, err := hopfield.StorageBound(1, 3, 20, .001)
 	if err != nil {

@@ -14,13 +14,17 @@ import (
 
 // A Modern network stores real vectors.
 type Modern struct {
-	Keys   *mat.Dense // patterns, one a row: what a state is compared with
-	Values *mat.Dense // what is read out for each; the same matrix as Keys if a pattern stands for itself
-	Beta   float64    // inverse temperature; +Inf: the pattern with the largest overlap alone
+	// Keys holds the patterns that a state is compared with, one in each row.
+	Keys *mat.Dense
+	// Values holds the read-out for each pattern. It is the same matrix as Keys if each pattern
+	// stands for itself.
+	Values *mat.Dense
+	// Beta is the inverse temperature. +Inf selects the pattern with the largest overlap alone.
+	Beta float64
 }
 
-// NewModern stores patterns, one a row. Values may be nil: the patterns themselves. Beta may be 0:
-// 1/sqrt(d), the scale that attention has.
+// NewModern stores patterns, one in each row. Nil values mean the patterns themselves. A beta of 0
+// means 1/sqrt(d), the scale of attention.
 func NewModern(keys, values mat.Matrix, beta float64) (*Modern, error) {
 	n, d := keys.Dims()
 	switch {
@@ -42,10 +46,10 @@ func NewModern(keys, values mat.Matrix, beta float64) (*Modern, error) {
 	return m, nil
 }
 
-// Dims is the number of patterns, and of the numbers of each.
+// Dims returns the number of patterns and their length.
 func (m *Modern) Dims() (patterns, d int) { return m.Keys.Dims() }
 
-// Overlaps is K x: k_j.x for every pattern.
+// Overlaps returns K x: k_j.x for every pattern.
 func (m *Modern) Overlaps(x []float64) []float64 {
 	if _, d := m.Dims(); len(x) != d {
 		panic(fmt.Sprintf("hopfield: a state of %d numbers, and patterns of %d", len(x), d))
@@ -55,38 +59,39 @@ func (m *Modern) Overlaps(x []float64) []float64 {
 	return s.RawVector().Data
 }
 
-// Weights is softmax(beta K x), the share of each pattern in the next state.
+// Weights returns softmax(beta K x), the share of each pattern in the next state.
 func (m *Modern) Weights(x []float64) []float64 { return gibbs.Softmax(m.Overlaps(x), 1/m.Beta) }
 
-// Update is the next state, K^T softmax(beta K x), in float64.
+// Update returns the next state, K^T softmax(beta K x), in float64.
 func (m *Modern) Update(x []float64) []float64 { return mean(m.Weights(x), m.Keys) }
 
-// Read is what the network says of a state, V^T softmax(beta K x), in float64. It is Update where
-// the values are the keys.
+// Read returns the read-out for a state, V^T softmax(beta K x), in float64. It equals Update if the
+// values are the keys.
 func (m *Modern) Read(x []float64) []float64 { return mean(m.Weights(x), m.Values) }
 
-// mean is the mean of the rows, weighted: rows^T p.
+// mean returns the weighted mean of the rows, rows^T p.
 func mean(p []float64, rows *mat.Dense) []float64 {
 	var to mat.VecDense
 	to.MulVec(rows.T(), mat.NewVecDense(len(p), p))
 	return to.RawVector().Data
 }
 
-// Energy is E(x) = -1/beta log sum_j exp(beta k_j.x) + |x|^2/2, without the constant: the free
-// energy of the patterns at temperature 1/beta, and what a long state costs. It is of the keys;
-// values have no part in it.
+// Energy returns E(x) = -1/beta log sum_j exp(beta k_j.x) + |x|^2/2, without the constant. The
+// first term is the free energy of the patterns at temperature 1/beta; the second penalises long
+// states. The energy does not depend on the values.
 func (m *Modern) Energy(x []float64) float64 {
 	return gibbs.FreeEnergy(m.Overlaps(x), 1/m.Beta) + floats.Dot(x, x)/2
 }
 
-// Constant is what makes the energy nowhere negative: log(M)/beta + max_j |k_j|^2/2.
+// Constant returns log(M)/beta + max_j |k_j|^2/2. Adding it makes the energy nonnegative
+// everywhere.
 func (m *Modern) Constant() float64 {
 	n, _ := m.Dims()
 	r := m.radius()
 	return math.Log(float64(n))/m.Beta + r*r/2
 }
 
-// radius is the largest norm of a pattern.
+// radius returns the largest norm of a pattern.
 func (m *Modern) radius() float64 {
 	n, _ := m.Dims()
 	r := 0.0
@@ -96,22 +101,22 @@ func (m *Modern) radius() float64 {
 	return r
 }
 
-// Gradient is dE/dx = x - K^T softmax(beta K x).
+// Gradient returns dE/dx = x - K^T softmax(beta K x).
 func (m *Modern) Gradient(x []float64) []float64 {
 	return floats.SubTo(make([]float64, len(x)), x, m.Update(x))
 }
 
-// UpdateBy updates states, one a row, in one call of attention.
+// UpdateBy updates states, one in each row, in one call of attention.
 func (m *Modern) UpdateBy(a bridge.Attention, states mat.Matrix) (bridge.Values, error) {
 	return m.attend(a, states, m.Keys)
 }
 
-// ReadBy reads the values for states, one a row, in one call of attention.
+// ReadBy returns the read-outs for states, one in each row, in one call of attention.
 func (m *Modern) ReadBy(a bridge.Attention, states mat.Matrix) (bridge.Values, error) {
 	return m.attend(a, states, m.Values)
 }
 
-// attend is one call of attention with the states as queries.
+// attend calls attention once, with the states as queries.
 func (m *Modern) attend(a bridge.Attention, states mat.Matrix, values *mat.Dense) (bridge.Values, error) {
 	if _, d := m.Dims(); d != columns(states) {
 		return bridge.Values{}, fmt.Errorf("hopfield: states of %d numbers, and patterns of %d; give one state a row", columns(states), d)

@@ -32,7 +32,7 @@ func normal(rng *rand.Rand, r, c int) *mat.Dense {
 	return m
 }
 
-// memory is a random network and a random state.
+// memory returns a random network and a random state.
 func memory(t *rapid.T) (*Modern, []float64) {
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	n, d := rapid.IntRange(1, 6).Draw(t, "patterns"), rapid.IntRange(1, 5).Draw(t, "d")
@@ -63,7 +63,7 @@ func TestNewModernRefuses(t *testing.T) {
 	}
 }
 
-// An update lowers the energy by half the squared step or more.
+// TestUpdateDescends checks that an update lowers the energy by at least half the squared step.
 func TestUpdateDescends(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, x := memory(t)
@@ -93,8 +93,8 @@ func TestGradientIsTheDerivative(t *testing.T) {
 	})
 }
 
-// Every kernel makes the update within its tolerance, of many states at once, and reads values of
-// another width.
+// TestKernelsUpdateAndRead checks that every kernel computes the update within its tolerance, for
+// many states at once, and reads values of another width.
 func TestKernelsUpdateAndRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 0))
 	keys, values, states := bridge.Float32(normal(rng, 7, 4)), bridge.Float32(normal(rng, 7, 3)), bridge.Float32(normal(rng, 5, 4))
@@ -133,7 +133,8 @@ func TestKernelsUpdateAndRead(t *testing.T) {
 	}
 }
 
-// Rows settle by themselves: many probes in one call are retrieved as each alone.
+// TestRetrieveManyIsRetrieveEach checks that rows settle independently: many probes in one call are
+// retrieved as each one alone.
 func TestRetrieveManyIsRetrieveEach(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 0))
 	m := modern(t, normal(rng, 6, 4), nil, 3)
@@ -214,7 +215,7 @@ func TestBasin(t *testing.T) {
 		}
 		shares = append(shares, s)
 	}
-	// The basin is the half plane x > 0: noise of .1 leaves it once in 10^23, noise of 10 goes to
+	// The basin is the half plane x > 0. Noise of 0.1 leaves it once in 10^23; noise of 10 ends on
 	// either side.
 	if shares[0] != 1 || shares[1] != 1 || math.Abs(shares[2]-.54) > .1 {
 		t.Errorf("shares %v, want 1, 1 and Phi(1/10) = .54", shares)

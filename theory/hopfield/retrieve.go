@@ -11,10 +11,12 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// A Limit says when a retrieval ends. Its zero value is 100 updates, and a tolerance of 1e-6.
+// A Limit sets when a retrieval ends.
 type Limit struct {
-	Iterations int     // at most so many updates
-	Tolerance  float64 // a state has settled if an update moves no number of it by more than that
+	Iterations int // the largest number of updates; 0: 100
+	// Tolerance is the largest change of a number in an update after which a state counts as
+	// settled; 0 means 1e-6.
+	Tolerance float64
 }
 
 func (l Limit) orDefault() Limit {
@@ -27,16 +29,16 @@ func (l Limit) orDefault() Limit {
 	return l
 }
 
-// A Retrieval is where a state went.
+// A Retrieval is the result of retrieving from one probe.
 type Retrieval struct {
-	State      []float64 // the last one
-	Iterations int       // updates made, the one that showed that it had settled among them
+	State      []float64 // the last state
+	Iterations int       // updates made, including the one that showed that it had settled
 	Settled    bool
 	Path       [][]float64 // all states, from the probe to the last
 }
 
-// Retrieve updates probes, one a row, until they settle. Each iteration is one call of attention
-// for all those that still move.
+// Retrieve updates probes, one in each row, until they settle. Each iteration is one call of
+// attention for all probes that have not settled.
 func (m *Modern) Retrieve(a bridge.Attention, probes mat.Matrix, l Limit) ([]Retrieval, error) {
 	return settle(probes, l, func(x *mat.Dense) (*mat.Dense, error) {
 		next, err := m.UpdateBy(a, x)
@@ -44,18 +46,18 @@ func (m *Modern) Retrieve(a bridge.Attention, probes mat.Matrix, l Limit) ([]Ret
 	})
 }
 
-// Settle is Retrieve for one probe, in float64 throughout.
+// Settle retrieves from one probe, in float64 throughout.
 func (m *Modern) Settle(probe []float64, l Limit) Retrieval {
 	all, err := settle(mat.NewDense(1, len(probe), append([]float64(nil), probe...)), l, func(x *mat.Dense) (*mat.Dense, error) {
 		return mat.NewDense(1, len(probe), m.Update(x.RawRowView(0))), nil
 	})
 	if err != nil {
-		panic(err) // an update in float64 has none
+		panic(err) // cannot happen: an update in float64 returns no error
 	}
 	return all[0]
 }
 
-// settle iterates an update of states, one a row.
+// settle iterates an update of states, one in each row.
 func settle(probes mat.Matrix, l Limit, update func(*mat.Dense) (*mat.Dense, error)) ([]Retrieval, error) {
 	l = l.orDefault()
 	n, d := probes.Dims()
@@ -89,7 +91,7 @@ func settle(probes mat.Matrix, l Limit, update func(*mat.Dense) (*mat.Dense, err
 	return found, nil
 }
 
-// Nearest is the pattern that is nearest to a state, and how far it is.
+// Nearest returns the pattern nearest to a state, and its distance.
 func (m *Modern) Nearest(x []float64) (pattern int, distance float64) {
 	n, _ := m.Dims()
 	distance = math.Inf(1)
@@ -101,8 +103,8 @@ func (m *Modern) Nearest(x []float64) (pattern int, distance float64) {
 	return pattern, distance
 }
 
-// Basin is the share of noisy copies of a pattern from which retrieval ends nearest to that
-// pattern. The noise is normal, with the given deviation in every number.
+// Basin returns the share of noisy copies of a pattern from which retrieval ends nearest to that
+// pattern. The noise is normal, with the given standard deviation in every number.
 func (m *Modern) Basin(a bridge.Attention, rng *rand.Rand, pattern int, deviation float64, samples int, l Limit) (float64, error) {
 	n, d := m.Dims()
 	if pattern < 0 || pattern >= n || samples < 1 {
@@ -123,7 +125,7 @@ func (m *Modern) Basin(a bridge.Attention, rng *rand.Rand, pattern int, deviatio
 	return share(back, samples), nil
 }
 
-// Landscape is the energy along a line, at origin + t direction for every t.
+// Landscape returns the energy at origin + t direction for every t of at.
 func (m *Modern) Landscape(origin, direction, at []float64) []float64 {
 	e, x := make([]float64, len(at)), make([]float64, len(origin))
 	for i, t := range at {

@@ -6,15 +6,22 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// A Separation says how well the patterns of a network can be told apart, pattern by pattern.
+// A Separation shows how well the patterns of a network can be told apart. Each slice has one
+// element for each pattern.
 type Separation struct {
-	Margins []float64 // Delta_i = k_i.k_i - max_j k_i.k_j over the other patterns; +Inf if there are none
-	Weights []float64 // the weight that pattern i has at the state x = k_i
-	AtLeast []float64 // what the margin promises of that weight: see Promise
-	Ratio   float64   // smallest distance of two patterns, in units of their mean norm; +Inf if there is one pattern
+	// Margins holds Delta_i = k_i.k_i - max_j k_i.k_j over the other patterns; +Inf if there are
+	// none.
+	Margins []float64
+	// Weights holds the weight of pattern i at the state x = k_i.
+	Weights []float64
+	// AtLeast holds the lower bound of that weight that the margin gives: see Promise.
+	AtLeast []float64
+	// Ratio is the smallest distance of two patterns, in units of their mean norm; +Inf if there is
+	// only one pattern.
+	Ratio float64
 }
 
-// Separation looks at every pattern.
+// Separation measures every pattern.
 func (m *Modern) Separation() Separation {
 	n, _ := m.Dims()
 	s := Separation{Ratio: math.Inf(1)}
@@ -35,7 +42,7 @@ func (m *Modern) Separation() Separation {
 	return s
 }
 
-// Margin is how far overlap i is above the largest of the others; +Inf if there are none.
+// Margin returns overlap i minus the largest of the others; +Inf if there are none.
 func Margin(overlaps []float64, i int) float64 {
 	next := math.Inf(-1)
 	for j, s := range overlaps {
@@ -46,18 +53,18 @@ func Margin(overlaps []float64, i int) float64 {
 	return overlaps[i] - next
 }
 
-// Promise is the least weight of a pattern, out of so many, whose overlap is above all others by
-// the margin:
+// Promise returns a lower bound of the weight of a pattern whose overlap exceeds all others by the
+// margin. With M = patterns,
 //
 //	p_i >= 1 / (1 + (M-1) exp(-beta margin))
 //
-// with equality if all the others are just that far below. The paper prints the numerator alone: 1
-// for p_i and exp(-beta margin_j) for the others, which add up to more than 1 (E-21).
+// with equality if all the others are exactly the margin below. The paper prints the numerator
+// alone: 1 for p_i and exp(-beta margin_j) for the others, which add up to more than 1 (E-21).
 func Promise(beta, margin float64, patterns int) float64 {
 	switch {
 	case patterns == 1:
 		return 1
-	case margin == 0: // whatever beta is
+	case margin == 0: // for every beta, +Inf included
 		return 1 / float64(patterns)
 	}
 	return 1 / (1 + float64(patterns-1)*math.Exp(-beta*margin))
