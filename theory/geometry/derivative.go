@@ -10,11 +10,11 @@ import (
 	"attnlab/theory/bilinear"
 )
 
-// Symbols are the Christoffel symbols of a field at a place: G^c_ab is s[c].At(a, b).
+// Symbols holds the Christoffel symbols of a field at a point: G^c_ab is s[c].At(a, b).
 type Symbols []*mat.SymDense
 
-// Christoffel returns 1/2 g^cd (d_a g_bd + d_b g_ad - d_d g_ab). Its error is that of bilinear.New,
-// where the field is no metric.
+// Christoffel returns 1/2 g^cd (d_a g_bd + d_b g_ad - d_d g_ab). If the field is not a metric at x,
+// it returns the error of bilinear.New.
 func Christoffel(f Field, x []float64) (Symbols, error) {
 	g, err := bilinear.New(f.At(x))
 	if err != nil {
@@ -44,8 +44,8 @@ func Christoffel(f Field, x []float64) (Symbols, error) {
 	return s, nil
 }
 
-// VectorDerivative is D_a v^b = d_a v^b + G^b_ac v^c, a in rows, from a vector field and its
-// partial derivatives d_a v^b.
+// VectorDerivative returns D_a v^b = d_a v^b + G^b_ac v^c, with a row for each a, from a vector
+// field and its partial derivatives d_a v^b.
 func VectorDerivative(s Symbols, v []float64, dv mat.Matrix) *mat.Dense {
 	same("v", len(v), len(s))
 	to := mat.DenseCopyOf(dv)
@@ -61,8 +61,8 @@ func VectorDerivative(s Symbols, v []float64, dv mat.Matrix) *mat.Dense {
 	return to
 }
 
-// CovectorDerivative is D_a u_b = d_a u_b - G^c_ab u_c, a in rows, from a covector field and its
-// partial derivatives d_a u_b.
+// CovectorDerivative returns D_a u_b = d_a u_b - G^c_ab u_c, with a row for each a, from a covector
+// field and its partial derivatives d_a u_b.
 func CovectorDerivative(s Symbols, u []float64, du mat.Matrix) *mat.Dense {
 	same("u", len(u), len(s))
 	to := mat.DenseCopyOf(du)
@@ -78,8 +78,8 @@ func CovectorDerivative(s Symbols, u []float64, du mat.Matrix) *mat.Dense {
 	return to
 }
 
-// MetricDerivative is D_c g_ab = d_c g_ab - G^d_ca g_db - G^d_cb g_ad, a matrix for each c: 0 where
-// the symbols are those of the metric.
+// MetricDerivative returns D_c g_ab = d_c g_ab - G^d_ca g_db - G^d_cb g_ad, one matrix for each c.
+// It is 0 if the symbols belong to the metric.
 func MetricDerivative(s Symbols, g mat.Symmetric, dg []*mat.SymDense) []*mat.SymDense {
 	same("dg", len(dg), len(s))
 	to := make([]*mat.SymDense, len(s))
@@ -98,16 +98,16 @@ func MetricDerivative(s Symbols, g mat.Symmetric, dg []*mat.SymDense) []*mat.Sym
 	return to
 }
 
-// Partials are the partial derivatives d_a v^b of the components of a field, a in rows, by finite
-// differences.
+// Partials returns the partial derivatives d_a v^b of the components of a field, with a row for
+// each a, by finite differences.
 func Partials(v func(x []float64) []float64, x []float64) *mat.Dense {
 	d := mat.NewDense(len(v(x)), len(x), nil)
 	fd.Jacobian(d, func(y, x []float64) { copy(y, v(x)) }, x, &fd.JacobianSettings{Formula: fourPoints})
 	return mat.DenseCopyOf(d.T())
 }
 
-// DualPartials are the components of a field in dual numbers, and their partial derivatives d_a
-// v^b, a in rows.
+// DualPartials returns the components of a field and their partial derivatives d_a v^b, with a row
+// for each a, by dual numbers.
 func DualPartials(v func(x []dual.Number) []dual.Number, x []float64) (value []float64, d *mat.Dense) {
 	for a := range x {
 		y := v(lifted(x, a))

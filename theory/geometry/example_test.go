@@ -11,8 +11,8 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// Polar coordinates are curved, though the plane is not: the symbols say how the directions of r
-// and theta turn from place to place.
+// Polar coordinates are curved, although the plane is flat: the symbols describe how the directions
+// of r and theta turn from point to point.
 func ExampleChristoffel() {
 	s, err := geometry.Christoffel(geometry.Polar(), []float64{2, 0})
 	if err != nil {
@@ -25,9 +25,10 @@ func ExampleChristoffel() {
 	// theta, r theta: 0.5
 }
 
-// A metric is a function in dual numbers: its derivatives come with it.
+// A metric written in dual numbers yields its derivatives too.
 func ExampleDual() {
-	scores := geometry.Dual(func(x []dual.Number) [][]dual.Number { // 1/sqrt(2), larger where x is large
+	// The metric is 1/sqrt(2) at the origin and grows with x.
+	scores := geometry.Dual(func(x []dual.Number) [][]dual.Number {
 		g := dual.Scale(1/math.Sqrt2, dual.Exp(dual.Add(x[0], x[1])))
 		return [][]dual.Number{{g, {}}, {{}, g}}
 	})
@@ -38,8 +39,7 @@ func ExampleDual() {
 	// 0.7071
 }
 
-// A straight line that passes the origin at a distance of 1, in coordinates where it does not look
-// like one.
+// A straight line that passes the origin at distance 1, in polar coordinates.
 func ExampleGeodesic() {
 	start := geometry.Motion{X: []float64{1, 0}, U: []float64{0, 1}}
 	path, err := geometry.Geodesic(geometry.Polar(), start, 1, 100)
@@ -55,8 +55,8 @@ func ExampleGeodesic() {
 	// x = 1.000000, y = 1.000000, speed 1.000000
 }
 
-// The natural gradient of -log p_0 by the logits [2, 1, 0]. Their information is singular; the step
-// adds up to 0, and shifts nothing.
+// The natural gradient of -log p_0 by the logits [2, 1, 0]. The information is singular; the step
+// adds up to 0, so it shifts nothing.
 func ExampleNatural() {
 	logits := []float64{2, 1, 0}
 	gradient := gibbs.Softmax(logits, 1)
@@ -71,7 +71,7 @@ func ExampleNatural() {
 }
 
 // The metric between queries and keys learns a pattern of attention. Along the natural gradient
-// each step is one of Newton's.
+// each step is a Newton step.
 func ExampleLogLinear_Descend() {
 	q := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})
 	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, -1, 1})

@@ -16,12 +16,12 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// drawVector is n numbers from -2 to 2.
+// drawVector returns n numbers from -2 to 2.
 func drawVector(t *rapid.T, n int, name string) []float64 {
 	return rapid.SliceOfN(rapid.Float64Range(-2, 2), n, n).Draw(t, name)
 }
 
-// drawMetric is W^T W + 1.
+// drawMetric returns W^T W + 1.
 func drawMetric(t *rapid.T, n int, name string) *mat.SymDense {
 	var g mat.SymDense
 	g.SymOuterK(1, mat.NewDense(n, n, drawVector(t, n*n, name)))
@@ -31,7 +31,7 @@ func drawMetric(t *rapid.T, n int, name string) *mat.SymDense {
 	return &g
 }
 
-// A failer is a test, or a draw of rapid's.
+// A failer is a testing.T or a rapid.T.
 type failer interface {
 	Helper()
 	Errorf(string, ...any)
@@ -44,8 +44,7 @@ func near(t failer, what string, got, want, bound float64) {
 	}
 }
 
-// Dual numbers and finite differences say the same of a field, and of the symbols that belong to
-// it.
+// TestDerivatives checks that dual numbers and finite differences agree on a field and its symbols.
 func TestDerivatives(t *testing.T) {
 	for name, f := range map[string]Dual{"polar": Polar(), "half-plane": HalfPlane(), "sphere": Sphere(), "gaussians": Gaussians()} {
 		rapid.Check(t, func(t *rapid.T) {
@@ -101,7 +100,7 @@ func TestChristoffel(t *testing.T) {
 	}
 }
 
-// What is not positive definite is refused, where it is met.
+// TestNoMetric checks that a field that is not positive definite at a point is refused there.
 func TestNoMetric(t *testing.T) {
 	for name, g := range map[string]*mat.SymDense{
 		"zero":       mat.NewSymDense(2, nil),
@@ -137,7 +136,7 @@ func TestShapesAreNamed(t *testing.T) {
 		"J has 3 rows":                func() { Pull(g, mat.NewDense(3, 2, nil)) },
 		"the gradient has 3 numbers":  func() { _, _ = Natural(g, make([]float64, 3), 0) },
 		"2 probabilities for 3 score": func() { Expected([]float64{.5, .5}, mat.NewDense(3, 2, nil)) },
-		"3 parameters, this":          func() { OfQueries(g, 1, 1).Loss(make([]float64, 3), g) },
+		"3 parameters, want 2":          func() { OfQueries(g, 1, 1).Loss(make([]float64, 3), g) },
 	} {
 		func() {
 			defer func() {
@@ -150,8 +149,8 @@ func TestShapesAreNamed(t *testing.T) {
 	}
 }
 
-// In other coordinates, x = J y, the unit cube measures |det J| times as much. Where float64 has no
-// volume, its logarithm is there.
+// TestVolume checks that in other coordinates, x = J y, the unit cube measures |det J| times as
+// much. It also checks that the logarithm stays finite where the volume underflows.
 func TestVolume(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, j := drawMetric(t, 3, "g"), mat.NewDense(3, 3, drawVector(t, 9, "J"))
@@ -184,8 +183,8 @@ func TestVolume(t *testing.T) {
 	}
 }
 
-// The method is of fourth order: twice the steps leave a sixteenth of the error. A great circle
-// comes back.
+// TestGeodesicOrder checks that twice the steps leave a sixteenth of the error, and that a great
+// circle returns to its start.
 func TestGeodesicOrder(t *testing.T) {
 	start := Motion{[]float64{math.Pi / 2, 0}, []float64{.6, .8}}
 	err := func(steps int) float64 {
@@ -193,7 +192,7 @@ func TestGeodesicOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The circle through the equator, in space: cos t e_x + sin t (.8 e_y - .6 e_z).
+		// The circle through the equator, in space: cos t e_x + sin t (0.8 e_y - 0.6 e_z).
 		x := path[steps].X
 		s, c := math.Sincos(1)
 		return math.Abs(math.Sin(x[0])*math.Cos(x[1])-c) + math.Abs(math.Sin(x[0])*math.Sin(x[1])-.8*s) + math.Abs(math.Cos(x[0])+.6*s)
@@ -210,8 +209,8 @@ func TestGeodesicOrder(t *testing.T) {
 	}
 }
 
-// Between two points a geodesic is shorter than a curve beside it. The distance in the half-plane
-// is known.
+// TestGeodesicIsShortest checks that a geodesic is shorter than a nearby curve between the same
+// points, and has the known length in the half-plane.
 func TestGeodesicIsShortest(t *testing.T) {
 	f := HalfPlane()
 	circle := func(t float64) []float64 { return []float64{math.Tanh(t), 1 / math.Cosh(t)} }
@@ -231,7 +230,7 @@ func TestGeodesicIsShortest(t *testing.T) {
 	}
 }
 
-// A covariant derivative is a derivative: d_a(u_b v^b) = (D_a u_b) v^b + u_b D_a v^b.
+// TestLeibniz checks the product rule d_a(u_b v^b) = (D_a u_b) v^b + u_b D_a v^b.
 func TestLeibniz(t *testing.T) {
 	u := func(x []dual.Number) []dual.Number { return []dual.Number{dual.Mul(x[0], x[1]), dual.Sin(x[0])} }
 	v := func(x []dual.Number) []dual.Number { return []dual.Number{dual.Exp(x[1]), dual.Mul(x[0], x[0])} }
@@ -260,8 +259,8 @@ func TestLeibniz(t *testing.T) {
 	}
 }
 
-// The information of softmax is the second derivative of the divergence, and what the definition
-// says.
+// TestCategorical checks that the information of softmax is the second derivative of the
+// divergence, and agrees with the definition.
 func TestCategorical(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 5).Draw(t, "n")
@@ -295,7 +294,8 @@ func slicesOf(n int, x float64) []float64 {
 	return to
 }
 
-// The information of Gaussians by integrals over outcomes, of derivatives by differences.
+// TestGaussians checks the information against integrals over outcomes, with derivatives by
+// differences.
 func TestGaussians(t *testing.T) {
 	const mu, sigma = -.7, .6
 	logP := func(x []float64, y float64) float64 { return -math.Pow((y-x[0])/x[1], 2)/2 - math.Log(x[1]) }
@@ -359,8 +359,8 @@ func TestNatural(t *testing.T) {
 	}
 }
 
-// A linear change of parameters changes no step: exactly, where the information is positive
-// definite.
+// TestNaturalIsInvariant checks that a linear change of parameters changes no step, if the
+// information is positive definite.
 func TestNaturalIsInvariant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const n = 3
@@ -386,7 +386,7 @@ func TestNaturalIsInvariant(t *testing.T) {
 	})
 }
 
-// Loss, gradient and information are a function and its first two derivatives.
+// TestLogLinear checks that gradient and information are the first two derivatives of the loss.
 func TestLogLinear(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const nq, nk, d = 2, 3, 2
@@ -417,7 +417,7 @@ func TestLogLinear(t *testing.T) {
 			t.Errorf("through other parameters: %v, want %v", m.Through(b).Scores(phi), direct)
 		}
 
-		// Scores by their definitions.
+		// Compare the scores with their definitions.
 		queries := OfQueries(k, nq, .7).Scores(theta)
 		metric := OfMetric(q, k, .7).Scores(theta)
 		for i := range nq {
@@ -436,8 +436,8 @@ func TestLogLinear(t *testing.T) {
 	})
 }
 
-// A pattern of zeros and ones has no end, but a loss: weights that float64 cannot hold count by
-// their logarithms.
+// TestLogLinearFarAway checks that the loss stays finite for a pattern of zeros and ones, where
+// weights underflow.
 func TestLogLinearFarAway(t *testing.T) {
 	m := OfQueries(mat.NewDense(2, 1, []float64{1, -1}), 1, 1)
 	pattern := mat.NewDense(1, 2, []float64{0, 1})

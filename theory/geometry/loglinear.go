@@ -11,17 +11,19 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// LogLinear is rows of attention weights whose scores follow linearly from parameters, s_i = J_i
-// theta and A_i = softmax(s_i), to be taught a pattern: rows t_i that add up to 1. Its loss,
-// gradient and information are
+// LogLinear is a set of rows of attention weights whose scores are linear in parameters, s_i = J_i
+// theta and A_i = softmax(s_i). It is fitted to a pattern of rows t_i, each of which adds up to 1.
+// Its loss, gradient and information are
 //
-//	L = sum_i KL(t_i || A_i)          dL = sum_i J_i^T (A_i - t_i)          F = sum_i J_i^T (diag A_i - A_i A_i^T) J_i
+//	L  = sum_i KL(t_i || A_i)
+//	dL = sum_i J_i^T (A_i - t_i)
+//	F  = sum_i J_i^T (diag A_i - A_i A_i^T) J_i
 //
-// F is also the second derivative of L: there is no t in it, and nothing that it leaves out. So L
-// is convex, and one natural step of rate 1 is one of Newton's.
+// F is exactly the second derivative of L, and does not depend on t. So L is convex, and a natural
+// step of rate 1 is a Newton step.
 type LogLinear struct{ J []mat.Matrix }
 
-// OfQueries is attention of given keys whose parameters are the queries, row after row: s_ij =
+// OfQueries returns attention of given keys with the queries as parameters, row by row: s_ij =
 // scale sum_a q_ia k_ja.
 func OfQueries(k mat.Matrix, queries int, scale float64) LogLinear {
 	nk, d := k.Dims()
@@ -34,8 +36,8 @@ func OfQueries(k mat.Matrix, queries int, scale float64) LogLinear {
 	return m
 }
 
-// OfMetric is attention of given queries and keys whose parameters are what joins them, M row after
-// row: s_ij = scale sum_ab q_ia M_ab k_jb.
+// OfMetric returns attention of given queries and keys with the metric M between them as
+// parameters, row by row: s_ij = scale sum_ab q_ia M_ab k_jb.
 func OfMetric(q, k mat.Matrix, scale float64) LogLinear {
 	nq, dq := q.Dims()
 	nk, d := k.Dims()
@@ -50,7 +52,7 @@ func OfMetric(q, k mat.Matrix, scale float64) LogLinear {
 	return m
 }
 
-// Through is the same attention by other parameters, theta = B phi.
+// Through returns the same attention with other parameters phi, theta = B phi.
 func (m LogLinear) Through(b mat.Matrix) LogLinear {
 	to := LogLinear{make([]mat.Matrix, len(m.J))}
 	for i, j := range m.J {
@@ -61,11 +63,11 @@ func (m LogLinear) Through(b mat.Matrix) LogLinear {
 	return to
 }
 
-// Scores is s, a row for each query.
+// Scores returns s, with one row for each query.
 func (m LogLinear) Scores(theta []float64) *mat.Dense {
 	nk, n := m.J[0].Dims()
 	if len(theta) != n {
-		panic(fmt.Sprintf("geometry: %d parameters, this attention has %d", len(theta), n))
+		panic(fmt.Sprintf("geometry: got %d parameters, want %d", len(theta), n))
 	}
 	to := mat.NewDense(len(m.J), nk, nil)
 	for i, j := range m.J {
@@ -74,11 +76,11 @@ func (m LogLinear) Scores(theta []float64) *mat.Dense {
 	return to
 }
 
-// Weights is A.
+// Weights returns A.
 func (m LogLinear) Weights(theta []float64) *mat.Dense { return gibbs.SoftmaxRows(m.Scores(theta), 1) }
 
-// Loss is sum_i KL(t_i || A_i), from logarithms of weights, so that it stays finite where a weight
-// does not show in float64.
+// Loss returns sum_i KL(t_i || A_i). It uses logarithms of weights, so it stays finite where
+// weights underflow.
 func (m LogLinear) Loss(theta []float64, pattern mat.Matrix) float64 {
 	s, loss := m.Scores(theta), 0.0
 	for i := range m.J {
@@ -92,7 +94,7 @@ func (m LogLinear) Loss(theta []float64, pattern mat.Matrix) float64 {
 	return loss
 }
 
-// Gradient is dL.
+// Gradient returns dL.
 func (m LogLinear) Gradient(theta []float64, pattern mat.Matrix) []float64 {
 	off := m.Weights(theta)
 	off.Sub(off, pattern)
@@ -104,7 +106,7 @@ func (m LogLinear) Gradient(theta []float64, pattern mat.Matrix) []float64 {
 	return to.RawVector().Data
 }
 
-// Fisher is F.
+// Fisher returns F.
 func (m LogLinear) Fisher(theta []float64) *mat.SymDense {
 	a, to := m.Weights(theta), mat.NewSymDense(len(theta), nil)
 	for i, j := range m.J {
@@ -113,18 +115,18 @@ func (m LogLinear) Fisher(theta []float64) *mat.SymDense {
 	return to
 }
 
-// A Descent says how to go down.
+// A Descent sets how Descend descends.
 type Descent struct {
-	Natural bool    // along the natural gradient, not the gradient as it comes
+	Natural bool    // follow the natural gradient instead of the plain one
 	Rate    float64 // eta
 	Damping float64 // of the natural gradient
 	Steps   int
 }
 
-// A Step is where a descent is.
+// A Step is one point of a descent.
 type Step struct{ Theta, Gradient []float64 }
 
-// Descend goes down from theta and returns every step, the start first.
+// Descend descends from theta and returns all points, the start first.
 func (m LogLinear) Descend(theta []float64, pattern mat.Matrix, d Descent) ([]Step, error) {
 	x := slices.Clone(theta)
 	path := []Step{{x, m.Gradient(x, pattern)}}
