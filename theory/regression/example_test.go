@@ -17,7 +17,7 @@ func example() (q, k, v *mat.Dense) {
 	return q, k, v
 }
 
-// Attention as a regression, and what a Gaussian makes of the same: the long key counts less.
+// Attention as a regression, beside a Gaussian's: the Gaussian gives the long key less weight.
 func ExampleKernel_Regress() {
 	q, k, v := example()
 	fmt.Printf("exp(q.k/sqrt(d)): %.4f\n", regression.ExpDot(0).Regress(q, k, v).RawRowView(0))
@@ -29,8 +29,8 @@ func ExampleKernel_Regress() {
 	// Gaussian          [0.4555 0.2246 0.3199]
 }
 
-// The lesson's listing, phi(Q) (phi(K)^T V) with its eps. It says elu+1 and computes relu+1: with
-// keys below zero that shows.
+// The lesson's listing, phi(Q) (phi(K)^T V) with its eps. It says elu+1 and computes relu+1, which
+// differ for negative keys.
 func ExampleByName() {
 	q, k, v := example()
 	k.Scale(-1, k)
@@ -46,8 +46,7 @@ func ExampleByName() {
 	// lesson  phi(-1) = 1.000000, O_0 = [1.000000 1.000000]
 }
 
-// Decoding in constant memory: the state takes in one key after the other and answers for those so
-// far.
+// Decoding in constant memory: the state absorbs one key at a time and answers for the keys so far.
 func ExampleState() {
 	_, k, v := example()
 	l, err := regression.ByName("elu+1")
@@ -65,7 +64,7 @@ func ExampleState() {
 	// 3 keys: [1.0667 0.9333]
 }
 
-// Random features, of which the products are exp(x.y) on average: .9512 here.
+// Products of random features are exp(x.y) on average: 0.9512 here.
 func ExampleRandom() {
 	x, y := []float64{.3, -.2}, []float64{.1, .4}
 	for _, kind := range []regression.Estimator{regression.Trig, regression.Positive} {

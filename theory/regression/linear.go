@@ -8,21 +8,22 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Linear is linear attention: which features, and what is added to the sum of weights that
-// divides.
+// A Linear is linear attention with the given features. Eps is added to the sum of weights that
+// divides the output.
 type Linear struct {
 	Feature FeatureMap
 	Eps     float64
 }
 
-// named is what there is by name. Nothing changes it.
+// named lists linear attention by name. It is never modified.
 var named = []struct {
 	name string
 	l    Linear
 }{
 	{"elu+1", Linear{Feature: Elementwise(EluPlusOne)}},
 	{"relu+1", Linear{Feature: Elementwise(ReluPlusOne)}},
-	{"lesson", Linear{Feature: Elementwise(ReluPlusOne), Eps: 1e-6}}, // which says elu+1
+	// The lesson calls it elu+1.
+	{"lesson", Linear{Feature: Elementwise(ReluPlusOne), Eps: 1e-6}},
 	{"relu", Linear{Feature: Relu(1e-6)}},
 	{"softplus", Linear{Feature: Elementwise(Softplus)}},
 	{"square", Linear{Feature: Elementwise(Square)}},
@@ -30,7 +31,7 @@ var named = []struct {
 	{"identity", Linear{Feature: Elementwise(Identity)}},
 }
 
-// Names are the names that ByName knows.
+// Names returns the names that ByName knows.
 func Names() []string {
 	to := make([]string, len(named))
 	for i, n := range named {
@@ -39,19 +40,19 @@ func Names() []string {
 	return to
 }
 
-// ByName finds linear attention by the name of its features, which are those of package attn and
-// more. "lesson" is that of the lesson's listing: relu+1, with an eps of 1e-6.
+// ByName returns linear attention with the named features, which include all names of package attn.
+// "lesson" follows the lesson's listing: relu+1, with an eps of 1e-6.
 func ByName(name string) (Linear, error) {
 	for _, n := range named {
 		if n.name == name {
 			return n.l, nil
 		}
 	}
-	return Linear{}, fmt.Errorf("regression: unknown features %q: one of %s", name, strings.Join(Names(), ", "))
+	return Linear{}, fmt.Errorf("regression: got features %q, want one of %s", name, strings.Join(Names(), ", "))
 }
 
-// Weights is w_ij / (sum_j w_ij + eps), w_ij = f(q_i).f(k_j): the matrix that the other methods
-// never make.
+// Weights returns w_ij / (sum_j w_ij + eps), w_ij = f(q_i).f(k_j). The other methods never form
+// this matrix.
 func (l Linear) Weights(q, k mat.Matrix) *mat.Dense {
 	var w mat.Dense
 	w.Mul(Apply(l.Feature, q), Apply(l.Feature, k).T())
@@ -63,15 +64,15 @@ func (l Linear) Weights(q, k mat.Matrix) *mat.Dense {
 	return &w
 }
 
-// Pairwise is the output pair by pair, (f(Q) f(K)^T) V over the sums of rows: as long as softmax
-// takes.
+// Pairwise returns the output computed pair by pair, (f(Q) f(K)^T) V over the row sums, at the cost
+// of softmax attention.
 func (l Linear) Pairwise(q, k, v mat.Matrix) *mat.Dense {
 	var to mat.Dense
 	to.Mul(l.Weights(q, k), v)
 	return &to
 }
 
-// Attend is the output with keys summed first, f(Q) (f(K)^T V) over f(Q) (f(K)^T 1).
+// Attend returns the output with keys summed first, f(Q) (f(K)^T V) over f(Q) (f(K)^T 1).
 func (l Linear) Attend(q, k, v mat.Matrix) *mat.Dense {
 	s := l.Start(k, v)
 	values := rowsOf(v)
@@ -81,9 +82,8 @@ func (l Linear) Attend(q, k, v mat.Matrix) *mat.Dense {
 	return s.answers(q)
 }
 
-// Causal is the output under a causal mask, from a state that runs along. Queries are the last ones
-// of the keys, as package attn has it: the last query sees the last key. A query before the first
-// key has a zero row.
+// Causal returns the output under a causal mask, using a running state. As in package attn, the
+// last query sees the last key. A query before the first key has a zero row.
 func (l Linear) Causal(q, k, v mat.Matrix) *mat.Dense {
 	s, keys, values, queries := l.Start(k, v), rowsOf(k), rowsOf(v), rowsOf(q)
 	_, dv := v.Dims()
@@ -97,26 +97,27 @@ func (l Linear) Causal(q, k, v mat.Matrix) *mat.Dense {
 	return to
 }
 
-// A State is all that linear attention keeps of the keys it has seen, however many: X and z.
+// A State is all that linear attention keeps of the keys that it has seen. Its size does not depend
+// on their number.
 type State struct {
 	KV   *mat.Dense // sum_j f(k_j) v_j^T
 	KSum []float64  // sum_j f(k_j)
-	Keys int        // so many
+	Keys int        // number of keys seen
 	l    Linear
 }
 
-// Start is the state that has seen no key, for keys and values like these.
+// Start returns the state that has seen no key, for keys and values shaped like k and v.
 func (l Linear) Start(k, v mat.Matrix) *State {
 	nk, d := k.Dims()
 	nv, dv := v.Dims()
 	if nk != nv {
-		panic(fmt.Sprintf("regression: %d keys and %d values", nk, nv))
+		panic(fmt.Sprintf("regression: got %d keys and %d values, want one value for each key", nk, nv))
 	}
 	features := len(l.Feature.Features(make([]float64, d)))
 	return &State{KV: mat.NewDense(features, dv, nil), KSum: make([]float64, features), l: l}
 }
 
-// Absorb takes in a key and its value.
+// Absorb adds a key and its value.
 func (s *State) Absorb(k, v []float64) {
 	f := s.l.Feature.Features(k)
 	s.KV.RankOne(s.KV, 1, mat.NewVecDense(len(f), f), mat.NewVecDense(len(v), v))
@@ -124,14 +125,14 @@ func (s *State) Absorb(k, v []float64) {
 	s.Keys++
 }
 
-// Merge takes in all that another state has seen, wherever that was.
+// Merge adds all keys that another state has seen, wherever it saw them.
 func (s *State) Merge(other *State) {
 	s.KV.Add(s.KV, other.KV)
 	floats.Add(s.KSum, other.KSum)
 	s.Keys += other.Keys
 }
 
-// Answer is the output of a query that sees the keys so far.
+// Answer returns the output of a query that sees the keys absorbed so far.
 func (s *State) Answer(q []float64) []float64 {
 	_, dv := s.KV.Dims()
 	to := mat.NewVecDense(dv, nil)
@@ -154,8 +155,8 @@ func (s *State) answers(q mat.Matrix) *mat.Dense {
 	return to
 }
 
-// Products is how many multiplications and additions the two orders take: pair by pair, and with
-// keys summed first.
+// Products returns the number of multiply-adds of the two orders: pair by pair, and with keys
+// summed first.
 func Products(nq, nk, features, dimV int) (pairwise, summed int) {
 	return nq * nk * (features + dimV + 1), (nq + nk) * features * (dimV + 1)
 }

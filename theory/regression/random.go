@@ -10,27 +10,33 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// An Estimator says what is made of a random direction w, so that products of features are exp(x.y)
-// on average over standard normal directions. With n = |x|^2/2 and m directions,
+// An Estimator is a way to turn a random direction w into features. Over standard normal
+// directions, the products of features are exp(x.y) on average. With n = |x|^2/2 and m directions
+// the features are
 //
-//	Trig          e^n  (cos w.x, sin w.x)  / sqrt(m)       products e^(n_x+n_y) cos w.(x-y)          random Fourier features
-//	Positive      e^-n  e^(w.x)            / sqrt(m)       products e^-(n_x+n_y) e^(w.(x+y))         FAVOR+, of the Performer
-//	Hyperbolic    e^-n (e^(w.x), e^(-w.x)) / sqrt(2m)      products e^-(n_x+n_y) cosh w.(x+y)        the same, of w and -w
+//	Trig          e^n  (cos w.x, sin w.x)  / sqrt(m)    random Fourier features
+//	Positive      e^-n  e^(w.x)            / sqrt(m)    FAVOR+, of the Performer
+//	Hyperbolic    e^-n (e^(w.x), e^(-w.x)) / sqrt(2m)   FAVOR+ with both w and -w
 //
-// The first is exact where x = y, and its error is largest, against what it estimates, where that
-// is smallest: weights that should be near 0 come out negative. The others are weights always, and
-// exact where x = -y. Fourier features are waves: e^(w.x) over sqrt(d), which the library's page
-// gives for them, is none, and its products are e^(n_x+n_y) too large (E-40).
+// and the product of one direction is, up to 1/m,
+//
+//	Trig          e^(n_x+n_y)  cos w.(x-y)
+//	Positive      e^-(n_x+n_y) e^(w.(x+y))
+//	Hyperbolic    e^-(n_x+n_y) cosh w.(x+y)
+//
+// Trig is exact where x = y. Its relative error is largest where exp(x.y) is smallest: weights that
+// should be near 0 can be negative. The others are always positive, and exact where x = -y.
+// Fourier features are waves. The library's page gives e^(w.x) over sqrt(d) for them, which is no
+// wave, and whose products are too large by a factor of e^(n_x+n_y) (E-40).
 type Estimator uint8
 
-// Estimators.
 const (
 	Trig Estimator = iota
 	Positive
 	Hyperbolic
 )
 
-// String is the name in lower case.
+// String returns the name in lower case.
 func (e Estimator) String() string {
 	if names := [...]string{"trig", "positive", "hyperbolic"}; int(e) < len(names) {
 		return names[e]
@@ -38,15 +44,15 @@ func (e Estimator) String() string {
 	return fmt.Sprintf("estimator(%d)", uint8(e))
 }
 
-// A Random is a map to random features, of which the products are exp(scale x.y) on average over
-// the directions.
+// A Random maps to random features, whose products are exp(scale x.y) on average over the
+// directions.
 type Random struct {
 	Kind  Estimator
-	W     *mat.Dense // a direction in each row: Directions, Orthogonal
+	W     *mat.Dense // one direction in each row: Directions, Orthogonal
 	Scale float64    // 1/sqrt(d) for attention; 0 means 1
 }
 
-// Features is one number for each direction, or two.
+// Features returns one or two numbers for each direction.
 func (f Random) Features(x []float64) []float64 {
 	scale := f.Scale
 	if scale == 0 {
@@ -54,7 +60,7 @@ func (f Random) Features(x []float64) []float64 {
 	}
 	m, d := f.W.Dims()
 	if d != len(x) {
-		panic(fmt.Sprintf("regression: directions in %d dimensions for %d numbers", d, len(x)))
+		panic(fmt.Sprintf("regression: got directions in %d dimensions for %d numbers, want equal dimensions", d, len(x)))
 	}
 	x = floats.ScaleTo(make([]float64, d), math.Sqrt(scale), x)
 	n, to := floats.Dot(x, x)/2, make([]float64, 0, 2*m)
@@ -76,13 +82,14 @@ func (f Random) Features(x []float64) []float64 {
 	return to
 }
 
-// Directions are m independent standard normal directions in d dimensions, the same for the same
-// seed.
+// Directions returns m independent standard normal directions in d dimensions, which the seed
+// determines.
 func Directions(m, d int, seed uint64) *mat.Dense { return normal(m, d, source(seed)) }
 
-// Orthogonal are m directions, each of them standard normal as those of Directions are, but any d
-// in a row orthogonal to one another. They look where the others of their block do not: products of
-// features are as right on average, and, with positive features, always nearer to it.
+// Orthogonal returns m standard normal directions like Directions, in blocks of d that are
+// orthogonal to each other. The directions of a block cover different parts of the space. Products
+// of features are still exact on average, and with positive features their variance is always
+// smaller.
 func Orthogonal(m, d int, seed uint64) *mat.Dense {
 	src := source(seed)
 	length := distuv.Chi{K: float64(d), Src: src}
@@ -97,8 +104,8 @@ func Orthogonal(m, d int, seed uint64) *mat.Dense {
 	return to
 }
 
-// rotation is an orthogonal matrix, all of them being as likely: the Q of a normal matrix, with the
-// signs that make the diagonal of R positive.
+// rotation returns a random orthogonal matrix, uniformly distributed: the Q of a normal matrix,
+// with signs that make the diagonal of R positive.
 func rotation(d int, src *rand.Rand) *mat.Dense {
 	var (
 		qr   mat.QR
@@ -119,20 +126,20 @@ func normal(m, d int, src *rand.Rand) *mat.Dense {
 
 func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// Variance is that of f(x).f(y), with Scale 1, over draws of m directions. With s = |x|^2+|y|^2, a
-// = |x-y|^2 and b = |x+y|^2, it is for independent directions
+// Variance returns the variance of f(x).f(y), with Scale 1, over draws of m directions. With s =
+// |x|^2+|y|^2, a = |x-y|^2 and b = |x+y|^2, independent directions have
 //
 //	Trig          e^s  (1 - e^-a)^2 / 2m
 //	Positive      e^-s (e^2b - e^b) / m
 //	Hyperbolic    e^-s (e^b - 1)^2  / 2m
 //
-// Orthogonal ones have a covariance besides, for each pair of a block. The sum of two of them
-// points anywhere, and its squared length has the chi^2 distribution with 2d degrees of freedom, so
-// that
+// Orthogonal directions add a covariance for each pair of a block. The sum of two of them has a
+// uniform direction, and its squared length is chi^2 with 2d degrees of freedom, so that
 //
-//	E e^((w+w').z) = sum_k (d)_k / (d/2)_k (|z|^2/2)^k / k!          (x)_k = x (x+1) ... (x+k-1)
+//	E e^((w+w').z) = sum_k (d)_k / (d/2)_k (|z|^2/2)^k / k!
+//	(x)_k = x (x+1) ... (x+k-1)
 //
-// Independent ones have e^|z|^2 there, each term of which is larger from k = 2 on: so the
+// For independent directions this is e^|z|^2, in which each term from k = 2 on is larger. So the
 // covariance is negative with Positive and Hyperbolic. Trig has the same series in -|z|^2, and a
 // negative covariance where x and y are near.
 func (e Estimator) Variance(x, y []float64, m int, orthogonal bool) float64 {
@@ -141,7 +148,8 @@ func (e Estimator) Variance(x, y []float64, m int, orthogonal bool) float64 {
 		a += (x[i] - y[i]) * (x[i] - y[i])
 		b += (x[i] + y[i]) * (x[i] + y[i])
 	}
-	var one, pair float64 // variance of one direction's product, covariance of two of a block
+	// The variance of one direction's product, and the covariance of two in a block.
+	var one, pair float64
 	d := float64(len(x))
 	switch e {
 	case Trig:
@@ -158,13 +166,13 @@ func (e Estimator) Variance(x, y []float64, m int, orthogonal bool) float64 {
 	}
 	sum := float64(m) * one
 	if orthogonal {
-		pairs := func(n int) float64 { return float64(n * (n - 1)) } // ordered
+		pairs := func(n int) float64 { return float64(n * (n - 1)) } // ordered pairs
 		sum += pair * (float64(m/len(x))*pairs(len(x)) + pairs(m%len(x)))
 	}
 	return sum / float64(m*m)
 }
 
-// pairMoment is sum_k (d)_k/(d/2)_k t^k/k!, Kummer's function of d, d/2 and t.
+// pairMoment returns sum_k (d)_k/(d/2)_k t^k/k!, Kummer's function of d, d/2 and t.
 func pairMoment(d, t float64) float64 {
 	sum, term := 1.0, 1.0
 	for k := 0.0; math.Abs(term) > 1e-17*math.Abs(sum) || k < math.Abs(t); k++ {

@@ -1,57 +1,61 @@
-// Package regression is attention as statistics has it: a kernel regression, whose kernel weighs
-// each key by its query, and linear attention, which is what becomes of it when the kernel is a
-// product of features. All in float64, from the equations.
+// Package regression treats attention as statistics does: as a kernel regression, whose kernel
+// weighs each key by its query. If the kernel is a product of features, the regression is linear
+// attention. Everything is float64, straight from the equations.
 //
 // # Kernel regression
 //
-//	o_i = sum_j K(q_i, k_j) v_j / sum_j K(q_i, k_j)                  Nadaraya and Watson: Kernel.Regress
+//	o_i = sum_j K(q_i, k_j) v_j / sum_j K(q_i, k_j)      Nadaraya and Watson: Kernel.Regress
 //
-// K is any weight that is not negative. A Kernel here is its logarithm, because then a regression
-// is attention as it stands, and as safe from overflow: the weights are the softmax of the scores
-// log K. Where K is 0 the score is -Inf, a key hidden: kernels of bounded support are masks that
-// the keys themselves draw. A query that no key is near has a zero row, as any row has that sees no
-// key.
+// K is any nonnegative weight. A Kernel is the logarithm of K. A regression is then attention with
+// the scores log K: its weights are their softmax, which cannot overflow. Where K is 0 the score is
+// -Inf and the key is hidden, so kernels of bounded support act as masks that depend on the keys. A
+// query without a near key has a zero row, like any row that sees no key.
 //
 //	exp(q.k / sqrt(d))            ExpDot        this is attention, exactly
-//	exp(-|q-k|^2 / 2h^2)          Gaussian      is attention where all keys have one norm, with h^2 = sqrt(d)
+//	exp(-|q-k|^2 / 2h^2)          Gaussian      attention if all keys have one norm and h^2 =
+//	                                            sqrt(d)
 //	exp(-|q-k| / h)               Laplace
 //	1 / (1 + |q-k|^2/h^2)         Cauchy
 //	1 - |q-k|^2/h^2, or 0         Epanechnikov
 //	1 - |q-k|/h, or 0             Triangle
 //	1 within h, or 0              Box
 //
-// So attention is a kernel regression, with a kernel that is not a function of q-k and has no
-// bandwidth to choose (E-13). What the Gaussian does differently is to hold their length against
-// keys: -|q-k|^2/2h^2 = q.k/h^2 - |k|^2/2h^2 - |q|^2/2h^2, of which the last term is the same for
-// all keys. Attention with the second one for a bias is the Gaussian's regression, for any keys:
-// GaussianBias.
+// So attention is a kernel regression whose kernel is not a function of q-k, and has no bandwidth
+// to choose (E-13). The Gaussian differs by a penalty on long keys:
+//
+//	-|q-k|^2/2h^2 = q.k/h^2 - |k|^2/2h^2 - |q|^2/2h^2
+//
+// The last term is constant over the keys of a query. Attention with the second term as a bias is
+// therefore the Gaussian's regression, for any keys: GaussianBias.
 //
 // # Gram matrices
 //
 // A kernel is positive if the matrix G_ij = K(x_i, x_j) has no negative eigenvalue, for any x:
-// Gram, Spectrum. ExpDot, Gaussian, Laplace and Cauchy are, Epanechnikov and Box are not, Triangle
-// on a line only. What attention computes from Q = K is G with its rows divided by their sums,
-// which is no longer symmetric, and there can be x with x.Ax < 0: the matrix of weights is not a
-// kernel matrix, exp(S) is (E-22).
+// Gram, Spectrum. ExpDot, Gaussian, Laplace and Cauchy are positive. Triangle is positive on a line
+// only; Epanechnikov and Box are not positive. From Q = K, attention computes G with its rows
+// divided by their sums. That matrix is not symmetric, and x.Ax < 0 for some x. So exp(S) is a
+// kernel matrix, but the matrix of weights is not (E-22).
 //
 // # Linear attention
 //
-// A positive kernel is a product of features, K(q, k) = f(q).f(k). If they are finitely many, keys
-// and values can be summed before any query comes:
+// A positive kernel is a product of features, K(q, k) = f(q).f(k). If there are finitely many
+// features, keys and values can be summed before any query arrives:
 //
-//	o_i = f(q_i)^T X / (f(q_i).z + eps)     X = sum_j f(k_j) v_j^T     z = sum_j f(k_j)        Linear.Attend
-//	    = sum_j w_ij v_j / (sum_j w_ij + eps)     w_ij = f(q_i).f(k_j)                         Linear.Pairwise
+//	o_i = f(q_i)^T X / (f(q_i).z + eps)            Linear.Attend
+//	    = sum_j w_ij v_j / (sum_j w_ij + eps)      Linear.Pairwise
+//
+//	X = sum_j f(k_j) v_j^T     z = sum_j f(k_j)     w_ij = f(q_i).f(k_j)
 //
 // The first takes (n_q + n_k) d_f (d_v + 1) products, the second n_q n_k (d_f + d_v + 1): Products.
 // So it is linear in n, but O(n d_f d_v), not O(n) and not O(n d) (E-09b, E-37). Under a causal
-// mask X and z run along, which is a State that takes in a key and answers a query in constant
-// memory: Linear.Causal.
+// mask X and z are running sums: a State absorbs a key and answers a query in constant memory
+// (Linear.Causal).
 //
-// What it computes is the regression of another kernel, not an approximation of softmax, unless the
-// features are random ones of which the products are exp(q.k) on average: Random. Features are maps
-// of one number, such as elu(x)+1 (Katharopoulos and others, 2020), or of the whole row. The
-// lesson's listing says elu+1, credits it to the Performer, and computes max(0, x)+1 (E-09): both
-// are here, by name.
+// Linear attention is the regression of another kernel, not an approximation of softmax. The
+// exception is random features whose products are exp(q.k) on average: Random. A feature map works
+// on single numbers, such as elu(x)+1 (Katharopoulos et al., 2020), or on the whole row. The
+// lesson's listing is called elu+1, is credited to the Performer, and computes max(0, x)+1 (E-09).
+// ByName has both.
 package regression
 
 import (
@@ -64,10 +68,11 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// A Kernel is the logarithm of the weight that a query gives a key, -Inf where that is 0.
+// A Kernel is the logarithm of the weight that a query gives a key; it is -Inf where the weight is
+// 0.
 type Kernel func(q, k []float64) float64
 
-// ExpDot is exp(scale q.k), the kernel that makes a regression attention. 0 means 1/sqrt(d).
+// ExpDot returns exp(scale q.k), the kernel of attention. A scale of 0 means 1/sqrt(d).
 func ExpDot(scale float64) Kernel {
 	return func(q, k []float64) float64 {
 		c := scale
@@ -78,45 +83,45 @@ func ExpDot(scale float64) Kernel {
 	}
 }
 
-// Gaussian is exp(-|q-k|^2 / 2h^2).
+// Gaussian returns exp(-|q-k|^2 / 2h^2).
 func Gaussian(h float64) Kernel {
 	return radial(h, func(r float64) float64 { return -r * r / 2 })
 }
 
-// Laplace is exp(-|q-k|/h).
+// Laplace returns exp(-|q-k|/h).
 func Laplace(h float64) Kernel {
 	return radial(h, func(r float64) float64 { return -r })
 }
 
-// Cauchy is 1/(1 + |q-k|^2/h^2): far keys count more than with any of the others.
+// Cauchy returns 1/(1 + |q-k|^2/h^2), which gives far keys more weight than the other kernels.
 func Cauchy(h float64) Kernel {
 	return radial(h, func(r float64) float64 { return -math.Log1p(r * r) })
 }
 
-// Epanechnikov is 1 - |q-k|^2/h^2, and 0 from h on.
+// Epanechnikov returns 1 - |q-k|^2/h^2 within distance h, and 0 beyond.
 func Epanechnikov(h float64) Kernel {
 	return within(h, func(r float64) float64 { return math.Log1p(-r * r) })
 }
 
-// Triangle is 1 - |q-k|/h, and 0 from h on.
+// Triangle returns 1 - |q-k|/h within distance h, and 0 beyond.
 func Triangle(h float64) Kernel {
 	return within(h, func(r float64) float64 { return math.Log1p(-r) })
 }
 
-// Box is 1 nearer than h, and 0 from there on: the mean of the near ones.
+// Box returns 1 within distance h, and 0 beyond: its regression is the mean of the near values.
 func Box(h float64) Kernel {
 	return within(h, func(float64) float64 { return 0 })
 }
 
-// radial is a kernel of the distance in bandwidths.
+// radial returns a kernel that depends on the distance in bandwidths.
 func radial(h float64, log func(r float64) float64) Kernel {
 	if !(h > 0) {
-		panic(fmt.Sprintf("regression: a bandwidth of %v, want a positive number", h))
+		panic(fmt.Sprintf("regression: got a bandwidth of %v, want a positive number", h))
 	}
 	return func(q, k []float64) float64 { return log(floats.Distance(q, k, 2) / h) }
 }
 
-// within is a kernel that is 0 from one bandwidth on.
+// within returns a radial kernel that is 0 from one bandwidth on.
 func within(h float64, log func(r float64) float64) Kernel {
 	return radial(h, func(r float64) float64 {
 		if r >= 1 {
@@ -126,12 +131,12 @@ func within(h float64, log func(r float64) float64) Kernel {
 	})
 }
 
-// Scores is log K of every query and key.
+// Scores returns log K for every query and key.
 func (f Kernel) Scores(q, k mat.Matrix) *mat.Dense {
 	nq, d := q.Dims()
 	nk, dk := k.Dims()
 	if d != dk {
-		panic(fmt.Sprintf("regression: queries of %d numbers and keys of %d", d, dk))
+		panic(fmt.Sprintf("regression: got queries of %d numbers and keys of %d, want equal lengths", d, dk))
 	}
 	to := mat.NewDense(nq, nk, nil)
 	keys := rowsOf(k)
@@ -143,19 +148,18 @@ func (f Kernel) Scores(q, k mat.Matrix) *mat.Dense {
 	return to
 }
 
-// Weights is K over the sum of its row, computed without K itself.
+// Weights returns K divided by its row sum, computed from log K.
 func (f Kernel) Weights(q, k mat.Matrix) *mat.Dense { return gibbs.SoftmaxRows(f.Scores(q, k), 1) }
 
-// Regress is what Nadaraya and Watson's regression makes of values at the keys, asked for at the
-// queries.
+// Regress returns the regression of Nadaraya and Watson at the queries, from values at the keys.
 func (f Kernel) Regress(q, k, v mat.Matrix) *mat.Dense {
 	var to mat.Dense
 	to.Mul(f.Weights(q, k), v)
 	return &to
 }
 
-// GaussianBias is what a Gaussian's regression adds to the score q.k/h^2 of each key,
-// -|k_j|^2/2h^2.
+// GaussianBias returns -|k_j|^2/2h^2 for each key, which a Gaussian's regression adds to the score
+// q.k/h^2.
 func GaussianBias(k mat.Matrix, h float64) []float64 {
 	keys := rowsOf(k)
 	to := make([]float64, len(keys))
@@ -165,7 +169,7 @@ func GaussianBias(k mat.Matrix, h float64) []float64 {
 	return to
 }
 
-// rowsOf is the rows of a matrix.
+// rowsOf returns the rows of a matrix.
 func rowsOf(m mat.Matrix) [][]float64 {
 	n, _ := m.Dims()
 	to := make([][]float64, n)

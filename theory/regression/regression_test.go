@@ -17,12 +17,12 @@ import (
 
 var inf = math.Inf(1)
 
-// draw is a matrix of numbers from -2 to 2.
+// draw returns a matrix of numbers from -2 to 2.
 func draw(t *rapid.T, name string, r, k int) *mat.Dense {
 	return mat.NewDense(r, k, rapid.SliceOfN(rapid.Float64Range(-2, 2), r*k, r*k).Draw(t, name))
 }
 
-// A failer is a test, or a draw of rapid's.
+// A failer is a testing.T or a rapid.T.
 type failer interface {
 	Helper()
 	Errorf(string, ...any)
@@ -42,7 +42,7 @@ func nearAll(t failer, what string, got, want mat.Matrix, bound float64) {
 	}
 }
 
-// Weights at known distances, and at the edge of those that have one.
+// TestKernels checks weights at known distances, and at the edge of kernels with bounded support.
 func TestKernels(t *testing.T) {
 	q := []float64{1, 2}
 	at := func(r float64) []float64 { return []float64{1, 2 + r} }
@@ -81,8 +81,8 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// Any kernel's regression is a mean of values with K for weights. A Gaussian's is attention with a
-// bias.
+// TestRegress checks that any kernel's regression is a mean of values weighted by K, and that a
+// Gaussian's is attention with a bias.
 func TestRegress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nq, nk := rapid.IntRange(1, 4).Draw(t, "nq"), rapid.IntRange(1, 5).Draw(t, "nk")
@@ -112,8 +112,8 @@ func TestRegress(t *testing.T) {
 	})
 }
 
-// A small bandwidth asks the nearest key, a large one the mean of all; no key near is a zero row;
-// large scores do not overflow.
+// TestRegressAtLimits checks that a small bandwidth returns the nearest value and a large one the
+// mean of all. A query without a near key has a zero row, and large scores do not overflow.
 func TestRegressAtLimits(t *testing.T) {
 	q := mat.NewDense(2, 1, []float64{.2, 9})
 	k, v := mat.NewDense(3, 1, []float64{0, 1, 2}), mat.NewDense(3, 1, []float64{3, 6, 12})
@@ -138,7 +138,7 @@ func TestRegressAtLimits(t *testing.T) {
 	Box(1).Regress(q, mat.NewDense(3, 2, nil), v)
 }
 
-// Positive kernels have Gram matrices without an eigenvalue below 0, wherever the points are.
+// TestGram checks that Gram matrices of positive kernels have no negative eigenvalue at any points.
 func TestGram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := draw(t, "x", rapid.IntRange(1, 7).Draw(t, "n"), 2)
@@ -156,7 +156,7 @@ func TestGram(t *testing.T) {
 			}
 		}
 	})
-	// Three points of which only neighbours are near: 1 - sqrt(2) times what neighbours weigh.
+	// Three points of which only neighbours are near: 1 - sqrt(2) times the weight of neighbours.
 	x := mat.NewDense(3, 1, []float64{0, .5, 1})
 	for name, test := range map[string]struct {
 		kernel Kernel
@@ -211,7 +211,8 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// The features of package attn are here under the same names, and do the same, full and causal.
+// TestFeaturesOfAttn checks that the features of package attn exist here under the same names and
+// agree, full and causal.
 func TestFeaturesOfAttn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nk := rapid.IntRange(1, 6).Draw(t, "nk")
@@ -238,7 +239,8 @@ func TestFeaturesOfAttn(t *testing.T) {
 	}
 }
 
-// Both orders of association are one, and states of parts of the keys add up to that of all.
+// TestLinear checks that both orders of summation agree, and that states of parts of the keys merge
+// into the state of all keys.
 func TestLinear(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nq, nk := rapid.IntRange(1, 4).Draw(t, "nq"), rapid.IntRange(1, 6).Draw(t, "nk")
@@ -266,7 +268,7 @@ func TestLinear(t *testing.T) {
 func TestCausal(t *testing.T) {
 	l, _ := ByName("elu+1")
 	k, v := mat.NewDense(2, 1, []float64{0, 1}), mat.NewDense(2, 1, []float64{3, 6})
-	// Three queries of two keys: the first is before both.
+	// Three queries of two keys: the first query is before both keys.
 	got := l.Causal(mat.NewDense(3, 1, nil), k, v)
 	nearAll(t, "causal", got, mat.NewDense(3, 1, []float64{0, 3, (3 + 2*6) / 3.}), 1e-15)
 	defer func() {
@@ -277,12 +279,12 @@ func TestCausal(t *testing.T) {
 	l.Attend(k, k, mat.NewDense(3, 1, nil))
 }
 
-// Products counts what the loops of the two orders do.
+// TestProducts checks the counts against loops of the two orders.
 func TestProducts(t *testing.T) {
 	const nq, nk, f, dv = 3, 5, 2, 4
 	pairwise, summed := 0, 0
 	for range nq * nk {
-		pairwise += f + dv + 1 // a weight, its values, its sum
+		pairwise += f + dv + 1 // a weight, its value and its sum
 	}
 	for range nk {
 		summed += f*dv + f // into X, and into z
@@ -323,7 +325,7 @@ func TestDirections(t *testing.T) {
 	}
 }
 
-// Kummer's series in closed form.
+// TestPairMoment checks Kummer's series against closed forms.
 func TestPairMoment(t *testing.T) {
 	for _, x := range []float64{-2, -.3, 0, .3, 2, 12} {
 		near(t, "d = 2", pairMoment(2, x)/math.Exp(x), 1+x, 1e-12*math.Exp(2*math.Abs(min(x, 0)))*(1+math.Abs(x)))
@@ -331,8 +333,8 @@ func TestPairMoment(t *testing.T) {
 	}
 }
 
-// The estimators are right on average, and as far from it as Variance says; orthogonal directions
-// are nearer.
+// TestRandom checks that the estimators are exact on average with the error that Variance predicts,
+// and that orthogonal directions reduce it.
 func TestRandom(t *testing.T) {
 	const draws = 6000
 	x, y := []float64{.4, -.3, .5}, []float64{.2, .6, -.4}
@@ -350,15 +352,15 @@ func TestRandom(t *testing.T) {
 			near(t, kind.String()+", "+name+": variance", variance, want, 5*spread)
 		}
 	}
-	// Where the estimate is exact.
+	// The points where the estimate is exact.
 	opposite := floats.ScaleTo(make([]float64, 3), -1, x)
 	near(t, "trig, x = y", Trig.Variance(x, x, 1, false), 0, 0)
 	near(t, "positive, x = -y", Positive.Variance(x, opposite, 6, true), 0, 1e-16)
 	near(t, "hyperbolic, x = -y", Hyperbolic.Variance(x, opposite, 1, false), 0, 0)
 }
 
-// Random features make linear attention of softmax attention, with Scale for the scale of the
-// scores.
+// TestRandomAttention checks that random features approximate softmax attention, with Scale as the
+// scale of the scores.
 func TestRandomAttention(t *testing.T) {
 	q, k, v := Directions(3, 4, 1), Directions(5, 4, 2), Directions(5, 2, 3)
 	exact := ExpDot(0).Regress(q, k, v)
