@@ -6,11 +6,12 @@ import (
 	"attnlab/attn"
 )
 
-// BigBird is the mask of global, local and random keys: the first global keys are for all queries
-// and the first global queries see all keys, others see the keys at most width/2 away, as in
-// attn.GlobalLocal, and so many keys besides, drawn evenly and without repetition from those that
-// the query does not see already (all of them where fewer are left). A path between any two
-// positions is then short, with few pairs: through a global key in two steps, or by chance.
+// BigBird returns the mask of global, local and random keys. The first global keys are visible to
+// all queries, and the first global queries see all keys. Other queries see the keys at most
+// width/2 away, as in attn.GlobalLocal. Each query also sees random further keys, drawn evenly and
+// without repetition from the keys that it does not see yet (or all of these if there are fewer). A
+// path between any two positions is then short, although there are few pairs: two steps through a
+// global key, or less by chance.
 func BigBird(n, global, width, random int, r *rand.Rand) attn.Bits {
 	sees := make([][]bool, n)
 	for i := range sees {

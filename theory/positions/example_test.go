@@ -20,7 +20,7 @@ func ExampleSinusoid() {
 	// 100 8
 }
 
-// One matrix takes every position five further.
+// One matrix moves every position five further.
 func ExampleSinusoid_Shift() {
 	s := positions.Sinusoid{Dim: 4}
 	t, err := s.Shift(5)
@@ -37,7 +37,7 @@ func ExampleSinusoid_Shift() {
 	// [-0.0089 -1.0000 0.2182 0.9759] [-0.0089 -1.0000 0.2182 0.9759]
 }
 
-// Similar positions have a large product, but it does not fall steadily.
+// Similar positions have a large product, but it does not fall steadily with distance.
 func ExampleSinusoid_Product() {
 	for distance := range 5 {
 		fmt.Printf("%d %.6f\n", distance, positions.Sinusoid{Dim: 8}.Product(float64(distance)))
@@ -50,7 +50,7 @@ func ExampleSinusoid_Product() {
 	// 4 2.266609
 }
 
-// What the lesson's listing says that it verifies: with m-n the same, so is the product.
+// The property that the lesson's listing verifies: for equal m-n the products are equal.
 func ExampleRope() {
 	r := positions.Rope{Dim: 4}
 	fmt.Printf("%.8f\n", r.Turn([]float64{1, 0, 1, 0}, 2))
@@ -65,8 +65,8 @@ func ExampleRope() {
 	// 1.19005123
 }
 
-// The bias of four queries and four keys, of the first of two heads. A query's own key has no
-// penalty; what is after it, a causal mask hides.
+// The bias of four queries and four keys, for the first of two heads. A query's own key has no
+// penalty; a causal mask hides later keys.
 func ExampleALiBi() {
 	slope := attn.ALiBiSlopes(2)[0]
 	fmt.Printf("%.4f\n", mat.Formatted(positions.ALiBi(float64(slope), 4, 4)))
@@ -77,8 +77,8 @@ func ExampleALiBi() {
 	// ⎣-0.1875  -0.1250  -0.0625   0.0000⎦
 }
 
-// The tutorial's R^k = [k/2, -k/2] on its worked example. The table begins with the row of the
-// farthest key before.
+// The tutorial's R^k = [k/2, -k/2] on its worked example. The table starts with the row of the
+// earliest key.
 func ExampleRelative() {
 	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	table := mat.NewDense(4, 2, []float64{.5, -.5, 0, 0, -.5, .5, -1, 1}) // i-j = 1, 0, -1, -2
@@ -88,7 +88,7 @@ func ExampleRelative() {
 	// ⎣-0.5     0   0.5⎦
 }
 
-// How much each way to say positions tells of where two rows stand, beyond their distance.
+// The spread of each position encoding: how much it depends on positions beyond their distance.
 func ExampleSpread() {
 	q, k := []float64{1, 2, 3, 4}, []float64{4, 3, 2, 1}
 	shifts := []int{0, 10, 20, 30, 40}

@@ -39,7 +39,7 @@ func near(t rapid.TB, what string, got, want []float64, bound float64) {
 	}
 }
 
-// panicText is what a call panics with.
+// panicText returns the text of the panic of f.
 func panicText(f func()) (text string) {
 	defer func() {
 		text, _ = recover().(string)
@@ -84,7 +84,7 @@ func TestSinusoid(t *testing.T) {
 	}
 }
 
-// Shifts are a group of rotations that moves every position alike.
+// TestShift checks that shifts are a group of rotations that moves every position alike.
 func TestShift(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := positions.Sinusoid{Dim: 2 * rapid.IntRange(1, 8).Draw(t, "pairs"), Base: rapid.Float64Range(2, 1e5).Draw(t, "base")}
@@ -115,8 +115,8 @@ func TestShift(t *testing.T) {
 	}
 }
 
-// A rotation keeps norms, undoes itself backwards, is a matrix, and leaves products to distance
-// alone.
+// TestRope checks that a rotation keeps norms, has its inverse at the negative position, and agrees
+// with its matrix. It also checks that products depend on distance alone.
 func TestRope(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := positions.Rope{Dim: rapid.IntRange(1, 9).Draw(t, "dim"), Halves: rapid.Bool().Draw(t, "halves"), Base: rapid.Float64Range(2, 1e5).Draw(t, "base")}
@@ -138,7 +138,7 @@ func TestRope(t *testing.T) {
 	})
 }
 
-// Every way to pair elements is that of attn.Rotate.
+// TestRopeIsThatOfAttn checks that every way to pair elements agrees with attn.Rotate.
 func TestRopeIsThatOfAttn(t *testing.T) {
 	const rows, d = 30, 7
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -182,7 +182,7 @@ func TestRopeIsThatOfAttn(t *testing.T) {
 }
 
 func TestBias(t *testing.T) {
-	// two queries, the last of which stands on the last of four keys
+	// Two queries, the last of which is at the position of the last of four keys.
 	got := positions.Bias(func(distance int) float64 { return float64(distance) }, 2, 4)
 	near(t, "distances", got.RawMatrix().Data, []float64{-2, -1, 0, 1, -3, -2, -1, 0}, 0)
 	near(t, "ALiBi", positions.ALiBi(.5, 2, 4).RawMatrix().Data, []float64{-1, -.5, 0, -.5, -1.5, -1, -.5, 0}, 0)
@@ -191,7 +191,7 @@ func TestBias(t *testing.T) {
 	}
 }
 
-// T5's bias is that of package attn, and refuses what that refuses.
+// TestT5 checks that the bias agrees with package attn and refuses the same arguments.
 func TestT5(t *testing.T) {
 	for _, both := range []bool{false, true} {
 		const buckets, most, nq, nk = 8, 20, 40, 50
@@ -219,7 +219,7 @@ func TestT5(t *testing.T) {
 		buckets, most int
 		both          bool
 	}{{1, 10, false}, {3, 10, true}, {8, 4, false}, {8, 2, true}} {
-		if _, err := positions.T5(make([]float64, c.buckets), c.most, c.both, 2, 2); err == nil || !strings.Contains(err.Error(), "two a side") {
+		if _, err := positions.T5(make([]float64, c.buckets), c.most, c.both, 2, 2); err == nil || !strings.Contains(err.Error(), "want two or more on each side") {
 			t.Errorf("%+v: %v, want an error that says what there must be", c, err)
 		}
 	}
@@ -241,7 +241,7 @@ func TestRelative(t *testing.T) {
 		for i := range nq {
 			want := make([]float64, d)
 			for j := range nk {
-				at := a.Relative(&p, 0, i, j) // as kernels do
+				at := a.Relative(&p, 0, i, j) // as kernels compute it
 				if x := positions.TableRow(i, j, nq, nk, clip); x != at {
 					t.Errorf("clip %d: row (%d, %d) is %d, want %d", clip, i, j, x, at)
 				}
@@ -261,7 +261,7 @@ func TestRelative(t *testing.T) {
 	}
 }
 
-// The four terms, the sum of which is also one of terms that kernels have.
+// TestXL checks the four terms, and that their sum equals the sum of terms that kernels have.
 func TestXL(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	const nq, nk, d = 4, 6, 3
@@ -298,7 +298,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// What adds to scores keeps relative positions; what is added to contents does not.
+// TestSpreadOfEncodings checks that additions to scores keep relative positions and additions to
+// contents do not.
 func TestSpreadOfEncodings(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	const d = 8

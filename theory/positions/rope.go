@@ -10,19 +10,24 @@ import (
 	"attnlab/attn"
 )
 
-// A Rope turns pairs of a row's elements by angles that grow with its position:
+// A Rope turns pairs of a row's elements by angles that grow with its position. For pair c at
+// position m,
 //
-//	(x, y) at position m -> (x cos m w_c - y sin m w_c, x sin m w_c + y cos m w_c)    w_c = base^(-2c/turned), for pair c
+//	(x, y) -> (x cos m w_c - y sin m w_c, x sin m w_c + y cos m w_c)
+//	w_c    =  base^(-2c/turned)
 //
-// Read as complex numbers, x+iy is multiplied by exp(i m w_c). It is attn.Rotate in float64.
+// As complex numbers, x+iy is multiplied by exp(i m w_c). A Rope is attn.Rotate in float64.
 type Rope struct {
-	Dim    int     // of a row
-	Turned int     // so many elements turn, from the first on, and the others stay; 0: all
-	Base   float64 // 0: DefaultBase
-	Halves bool    // pair c is elements c and c+n, of n pairs; otherwise 2c and 2c+1
+	Dim int // of a row
+	// Turned is the number of elements that turn, counted from the first; the others stay. 0 means
+	// all.
+	Turned int
+	Base   float64 // 0 means DefaultBase
+	// Halves pairs element c with c+n, of n pairs; otherwise pair c is 2c and 2c+1.
+	Halves bool
 }
 
-// Kind is the name that package attn has for which elements turn together.
+// Kind returns the name in package attn for this way of pairing.
 func (r Rope) Kind() attn.Rope {
 	if r.Halves {
 		return attn.RopeHalves
@@ -30,8 +35,8 @@ func (r Rope) Kind() attn.Rope {
 	return attn.RopeInterleaved
 }
 
-// turned is the number of elements that turn, with an odd one at the end, which has nothing to turn
-// with and stays.
+// turned returns the number of elements that turn. If it is odd, the last of them has no partner
+// and stays.
 func (r Rope) turned() int {
 	if r.Turned == 0 {
 		return r.Dim
@@ -39,15 +44,15 @@ func (r Rope) turned() int {
 	return r.Turned
 }
 
-// Frequencies are those of the pairs.
+// Frequencies returns the frequency of each pair.
 func (r Rope) Frequencies() []float64 {
 	if r.turned() < 0 || r.turned() > r.Dim {
-		panic(fmt.Sprintf("positions: a rotation of %d elements in rows of %d", r.turned(), r.Dim))
+		panic(fmt.Sprintf("positions: got a rotation of %d elements in rows of %d, want at most the row", r.turned(), r.Dim))
 	}
 	return Frequencies(r.turned(), r.Base)[:r.turned()/2]
 }
 
-// pair is where the two elements of pair c of n are.
+// pair returns the indices of the two elements of pair c of n.
 func (r Rope) pair(c, n int) (x, y int) {
 	if r.Halves {
 		return c, c + n
@@ -55,12 +60,12 @@ func (r Rope) pair(c, n int) (x, y int) {
 	return 2 * c, 2*c + 1
 }
 
-// Turn is a row turned to a position. To turn it back, turn it to the negative position: that is
-// the inverse, which is the transpose, and so also how a gradient comes back through the rotation.
-// (It is not the rotation itself, as the library's page on positions says: E-40.)
+// Turn returns a row turned to a position. Turning to the negative position is the inverse. It is
+// the transpose, and therefore also takes a gradient back through the rotation. (The gradient is
+// not the rotation itself, as the library's page on positions says: E-40.)
 func (r Rope) Turn(row []float64, pos float64) []float64 {
 	if len(row) != r.Dim {
-		panic(fmt.Sprintf("positions: a row of %d numbers, the rotation is of rows of %d", len(row), r.Dim))
+		panic(fmt.Sprintf("positions: got a row of %d numbers, want %d, the Dim of the rotation", len(row), r.Dim))
 	}
 	to := make([]float64, len(row))
 	copy(to, row)
@@ -73,8 +78,7 @@ func (r Rope) Turn(row []float64, pos float64) []float64 {
 	return to
 }
 
-// Rows turns the rows of a matrix, of which the first stands at a position and each other one
-// behind the one before.
+// Rows turns the rows of a matrix, which are at consecutive positions from first.
 func (r Rope) Rows(x mat.Matrix, first float64) *mat.Dense {
 	to := mat.DenseCopyOf(x)
 	rows, _ := to.Dims()
@@ -84,7 +88,7 @@ func (r Rope) Rows(x mat.Matrix, first float64) *mat.Dense {
 	return to
 }
 
-// Matrix is R with Turn(row, pos) = R row: blocks of cosines and sines, orthogonal.
+// Matrix returns the orthogonal matrix R with Turn(row, pos) = R row: blocks of cosines and sines.
 func (r Rope) Matrix(pos float64) *mat.Dense {
 	m := mat.NewDense(r.Dim, r.Dim, nil)
 	for i := range r.Dim {
@@ -102,8 +106,8 @@ func (r Rope) Matrix(pos float64) *mat.Dense {
 	return m
 }
 
-// Tables are the cosines and sines of each pair at each position from 0 on: what attn.RopeTables
-// rounds to float32.
+// Tables returns the cosines and sines of each pair at positions 0 to positions-1. attn.RopeTables
+// rounds them to float32.
 func (r Rope) Tables(positions int) (cos, sin *mat.Dense) {
 	w := r.Frequencies()
 	cos, sin = mat.NewDense(positions, len(w), nil), mat.NewDense(positions, len(w), nil)
@@ -117,7 +121,7 @@ func (r Rope) Tables(positions int) (cos, sin *mat.Dense) {
 	return cos, sin
 }
 
-// Score is (R_m q).(R_n k), which depends on m-n alone.
+// Score returns (R_m q).(R_n k), which depends on positions only through m-n.
 func (r Rope) Score(q, k []float64, m, n int) float64 {
 	return floats.Dot(r.Turn(q, float64(m)), r.Turn(k, float64(n)))
 }
