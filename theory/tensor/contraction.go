@@ -8,24 +8,26 @@ import (
 	"unicode"
 )
 
-// An Index is a letter of a spec, and whether it stands up or down.
+// An Index is a letter of a spec and its Variance, up or down.
 type Index struct {
 	Name     rune
 	Variance Variance
 }
 
-// A Contraction is a spec taken apart.
+// A Contraction is a parsed spec.
 type Contraction struct {
-	Spec     string
-	Inputs   [][]Index // of each operand, an index an axis
-	Output   []Index
-	Free     string // letters of the output, in its order
-	Summed   string // letters that are summed over, in the order in which they come
-	Implicit bool   // the spec has no arrow, and so Output is the letters that occur once, in alphabetical order
+	Spec   string
+	Inputs [][]Index // one index for each axis of each operand
+	Output []Index
+	Free   string // letters of the output, in its order
+	Summed string // summed letters, in order of first occurrence
+	// Implicit reports that the spec has no arrow. Output is then the letters that occur once, in
+	// alphabetical order.
+	Implicit bool
 }
 
-// Parse takes a spec apart. It refuses one that no operands could fit, and one whose marks of upper
-// and lower indices do not pair.
+// Parse parses a spec. It returns an error if no operands could fit the spec, or if its upper and
+// lower indices do not pair.
 func Parse(spec string) (*Contraction, error) {
 	c := &Contraction{Spec: spec}
 	inputs, output, arrow := strings.Cut(spec, "->")
@@ -48,7 +50,7 @@ func Parse(spec string) (*Contraction, error) {
 	for k, x := range c.Output {
 		switch {
 		case contains(c.Output[:k], x.Name):
-			return nil, c.wrong("index %c stands twice in the output; a result has one axis for it", x.Name)
+			return nil, c.wrong("index %c is twice in the output, want it once", x.Name)
 		case !slices.ContainsFunc(c.Inputs, func(in []Index) bool { return contains(in, x.Name) }):
 			return nil, c.wrong("index %c of the output is in no operand, so it has no extent", x.Name)
 		}
@@ -65,8 +67,8 @@ func Parse(spec string) (*Contraction, error) {
 	return c, nil
 }
 
-// Explain says in a few lines what a spec does: the equation over elements, its inputs x1, x2, ...
-// and output y, and which indices are free and summed.
+// Explain describes a spec in a few lines: the equation over elements with inputs x1, x2, ... and
+// output y, and the free and summed indices.
 func Explain(spec string) (string, error) {
 	c, err := Parse(spec)
 	if err != nil {
@@ -84,7 +86,7 @@ func Explain(spec string) (string, error) {
 		c, strings.Join(inputs, " "), output, spaced(c.Free), spaced(c.Summed)), nil
 }
 
-// String is the contraction as an equation over elements.
+// String returns the contraction as an equation over elements.
 func (c *Contraction) String() string {
 	var s strings.Builder
 	s.WriteString("y" + brackets(c.Output) + " =")
@@ -97,7 +99,7 @@ func (c *Contraction) String() string {
 	return s.String()
 }
 
-// letters reads the indices of one operand.
+// letters parses the indices of one operand.
 func letters(s string) ([]Index, error) {
 	indices, kind, pending := []Index{}, Label, false
 	for _, r := range s {
@@ -112,7 +114,7 @@ func letters(s string) ([]Index, error) {
 		case r == '.':
 			return nil, errors.New("an ellipsis, or a dot; name every axis with a letter")
 		default:
-			return nil, fmt.Errorf("%q is not a letter, and an index is one", r)
+			return nil, fmt.Errorf("%q is not a letter, want a letter for each index", r)
 		}
 	}
 	if pending {
@@ -121,7 +123,7 @@ func letters(s string) ([]Index, error) {
 	return indices, nil
 }
 
-// once is the letters that occur once, in alphabetical order.
+// once returns the letters that occur once, in alphabetical order.
 func (c *Contraction) once() []Index {
 	times := map[rune]int{}
 	for _, in := range c.Inputs {
@@ -139,7 +141,7 @@ func (c *Contraction) once() []Index {
 	return out
 }
 
-// names is the letters of all operands, each once, in the order in which they come.
+// names returns the letters of all operands, each once, in order of first occurrence.
 func (c *Contraction) names() []rune {
 	var names []rune
 	for _, in := range c.Inputs {
@@ -152,11 +154,11 @@ func (c *Contraction) names() []rune {
 	return names
 }
 
-// settle holds every index to the rule of upper and lower ones, and gives those of the output the
-// kind that they have in the operands.
+// settle applies the rule of upper and lower indices to every index, and gives the output's indices
+// the variance that they have in the operands.
 func (c *Contraction) settle() error {
 	for _, name := range c.names() {
-		var up, down []int // operands, counted from one, where it stands up, and down
+		var up, down []int // operands, counted from 1, in which it is up, and down
 		for k, in := range c.Inputs {
 			for _, x := range in {
 				switch {
@@ -188,7 +190,7 @@ func (c *Contraction) settle() error {
 	return nil
 }
 
-// pair says what is wrong with an index that stands up in some operands and down in others.
+// pair returns an error if an index with these upper and lower occurrences breaks the rule.
 func pair(name rune, up, down []int, free bool) error {
 	switch {
 	case free && len(up) > 0 && len(down) > 0:
@@ -205,18 +207,18 @@ func pair(name rune, up, down []int, free bool) error {
 	return nil
 }
 
-// wrong is an error about the spec.
+// wrong returns an error about the spec.
 func (c *Contraction) wrong(format string, args ...any) error {
 	return fmt.Errorf("einsum %q: %w", c.Spec, fmt.Errorf(format, args...))
 }
 
-// contains says whether a letter is among indices.
+// contains reports whether a letter is among the indices.
 func contains(indices []Index, name rune) bool {
 	return slices.ContainsFunc(indices, func(x Index) bool { return x.Name == name })
 }
 
-// brackets writes indices as those of an element: [i,a], or [^i,_a] where they are marked, and
-// nothing for a number.
+// brackets formats the indices of an element: [i,a], or [^i,_a] where they are marked, and nothing
+// for a number.
 func brackets(indices []Index) string {
 	if len(indices) == 0 {
 		return ""
@@ -228,7 +230,7 @@ func brackets(indices []Index) string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
-// spaced writes letters with blanks between them.
+// spaced separates letters by blanks.
 func spaced(letters string) string {
 	if letters == "" {
 		return "none"

@@ -2,11 +2,12 @@ package tensor
 
 import "slices"
 
-// Einsum multiplies operands and sums, as a spec says: see the package. For "ia,ja->ij" it is
+// Einsum multiplies operands and sums as the spec says; see the package doc. For "ia,ja->ij" it
+// computes
 //
 //	y[i,j] = sum_a x1[i,a] x2[j,a]
 //
-// An error names the operand, counted from one, and the index that it is about.
+// An error names the index and the operand, counted from 1.
 func Einsum(spec string, operands ...*Tensor) (*Tensor, error) {
 	c, err := Parse(spec)
 	if err != nil {
@@ -15,7 +16,7 @@ func Einsum(spec string, operands ...*Tensor) (*Tensor, error) {
 	return c.Apply(operands...)
 }
 
-// Apply is Einsum with a spec that has been parsed.
+// Apply evaluates a parsed spec, as Einsum does.
 func (c *Contraction) Apply(operands ...*Tensor) (*Tensor, error) {
 	b, extents, err := c.bind(operands)
 	if err != nil {
@@ -34,7 +35,7 @@ func (c *Contraction) Apply(operands ...*Tensor) (*Tensor, error) {
 	}
 	free, summed := loops(b.Free), loops(b.Summed)
 	y, n := New(shape...).Mark(kinds...), 0
-	at := make([]int, len(operands)) // the element of each operand that is at hand
+	at := make([]int, len(operands)) // offset of the present element of each operand
 	walk(free, at, func() {
 		sum := 0.0
 		walk(summed, at, func() {
@@ -50,11 +51,11 @@ func (c *Contraction) Apply(operands ...*Tensor) (*Tensor, error) {
 	return y, nil
 }
 
-// bind puts operands to the contraction: it says what does not fit, finds the extent of every
-// index, and takes the kinds of indices that the operands have where the spec states none.
+// bind fits operands to the contraction. It checks their shapes, finds the extent of every index,
+// and takes the kinds of indices from the operands where the spec states none.
 func (c *Contraction) bind(operands []*Tensor) (*Contraction, map[rune]int, error) {
 	if len(operands) != len(c.Inputs) {
-		return nil, nil, c.wrong("%d operands, and the spec has %d", len(operands), len(c.Inputs))
+		return nil, nil, c.wrong("got %d operands, want %d", len(operands), len(c.Inputs))
 	}
 	type place struct{ operand, axis int }
 	extents, first := map[rune]int{}, map[rune]place{}
@@ -87,14 +88,14 @@ func (c *Contraction) bind(operands []*Tensor) (*Contraction, map[rune]int, erro
 	return &b, extents, b.settle()
 }
 
-// A loop is an index that runs: how far, and how many elements each operand moves on at a step. An
-// operand that lacks the index stays, one that has it twice moves along the diagonal.
+// A loop runs one index. steps has the distance in elements by which each operand moves at a step:
+// 0 if it lacks the index, the diagonal's if it has the index twice.
 type loop struct {
 	extent int
 	steps  []int
 }
 
-// loop makes the loop of an index.
+// loop returns the loop of an index.
 func (c *Contraction) loop(name rune, extent int, operands []*Tensor) loop {
 	l := loop{extent, make([]int, len(operands))}
 	for k, x := range operands {
@@ -107,8 +108,8 @@ func (c *Contraction) loop(name rune, extent int, operands []*Tensor) loop {
 	return l
 }
 
-// walk visits every value of the indices, the last one running fastest, with at moved to the
-// elements that belong to it.
+// walk visits every value of the indices, the last one running fastest. It moves at to the elements
+// of each visit.
 func walk(indices []loop, at []int, visit func()) {
 	if len(indices) == 0 {
 		visit()

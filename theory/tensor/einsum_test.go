@@ -14,8 +14,8 @@ import (
 	"attnlab/theory/tensor"
 )
 
-// scatter evaluates a plain spec the other way round: all letters run, and each choice of them adds
-// its product to an element of the result. It takes specs that are right for granted.
+// scatter evaluates a plain spec in the opposite way: all letters run, and each combination adds
+// its product to an element of the result. It assumes a valid spec.
 func scatter(spec string, operands ...*tensor.Tensor) *tensor.Tensor {
 	left, output, arrow := strings.Cut(spec, "->")
 	inputs := strings.Split(left, ",")
@@ -75,8 +75,7 @@ type aCall struct {
 
 func (c aCall) spec() string { return strings.Join(c.inputs, ",") + "->" + c.output }
 
-// drawCall draws a call. Letters repeat within operands and across them, and extents go from 0 to
-// 3.
+// drawCall draws a call. Letters repeat within and across operands, and extents are from 0 to 3.
 func drawCall(t *rapid.T) aCall {
 	letter := rapid.SampledFrom([]rune("abcd"))
 	extent := map[rune]int{}
@@ -105,7 +104,7 @@ func drawCall(t *rapid.T) aCall {
 	return c
 }
 
-// einsum is Einsum, which must not fail.
+// einsum returns the result of Einsum, which must not fail.
 func einsum(t interface{ Fatal(...any) }, spec string, operands ...*tensor.Tensor) *tensor.Tensor {
 	y, err := tensor.Einsum(spec, operands...)
 	if err != nil {
@@ -114,8 +113,8 @@ func einsum(t interface{ Fatal(...any) }, spec string, operands ...*tensor.Tenso
 	return y
 }
 
-// Random specs: Einsum is what the other evaluation says; it is linear in each operand; the order
-// of operands and the names of letters are of no account.
+// TestEinsumProperties checks random specs: Einsum agrees with the other evaluation, is linear in
+// each operand, and does not depend on the order of operands or the names of letters.
 func TestEinsumProperties(t *testing.T) {
 	near := func(rt *rapid.T, what string, got, want *tensor.Tensor) {
 		if !slices.Equal(got.Shape(), want.Shape()) {
@@ -158,7 +157,7 @@ func TestEinsumProperties(t *testing.T) {
 	})
 }
 
-// Parse takes specs apart.
+// TestParse checks the parts of parsed specs.
 func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		spec, output, free, summed string
@@ -201,14 +200,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Errors name the operand and the index, and only those about upper and lower indices are
-// ErrVariance.
+// TestParseErrors checks that errors name the operand and the index, and that exactly the errors
+// about upper and lower indices wrap ErrVariance.
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct {
 		spec, says string
 		variance   bool
 	}{
-		{"ij,jk->iik", "index i stands twice in the output", false},
+		{"ij,jk->iik", "index i is twice in the output", false},
 		{"ij->ik", "index k of the output is in no operand", false},
 		{"ij,j2->i", "operand 2: '2' is not a letter", false},
 		{"ij->i->j", "output: '-' is not a letter", false},
@@ -237,7 +236,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// Operands that do not fit their spec, and tensors whose own indices do not pair.
+// TestEinsumErrors checks operands that do not fit their spec, and tensors whose own indices do not
+// pair.
 func TestEinsumErrors(t *testing.T) {
 	m := tensor.New(2, 3)
 	up := tensor.New(2, 3).Mark(tensor.Label, tensor.Up)
@@ -247,8 +247,8 @@ func TestEinsumErrors(t *testing.T) {
 		says     string
 		variance bool
 	}{
-		{"ij,jk->ik", []*tensor.Tensor{m}, "1 operands, and the spec has 2", false},
-		{"ij->i", []*tensor.Tensor{m, m}, "2 operands, and the spec has 1", false},
+		{"ij,jk->ik", []*tensor.Tensor{m}, "got 1 operands, want 2", false},
+		{"ij->i", []*tensor.Tensor{m, m}, "got 2 operands, want 1", false},
 		{"ij,jk->ik", []*tensor.Tensor{m, nil}, "operand 2 is nil", false},
 		{"ij,j->i", []*tensor.Tensor{m, m}, "operand 2 has shape [2 3], and the spec names 1 indices [j]", false},
 		{"ij,jk->ik", []*tensor.Tensor{m, m}, "index j has extent 3 in operand 1 (axis 1) and 2 in operand 2 (axis 0)", false},
@@ -266,8 +266,8 @@ func TestEinsumErrors(t *testing.T) {
 	}
 }
 
-// The kinds of indices go through contractions: the result has those of its free indices, whether
-// the spec marks them or the tensors do.
+// TestEinsumVariance checks that the result has the kinds of its free indices, whether the spec or
+// the tensors mark them.
 func TestEinsumVariance(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	q := normal(r, 2, 3).Mark(tensor.Label, tensor.Up)
@@ -282,7 +282,8 @@ func TestEinsumVariance(t *testing.T) {
 		{"ab,ia", []*tensor.Tensor{g, q}, []tensor.Variance{tensor.Down, tensor.Label}},
 		{"ia,ab,jb->ij", []*tensor.Tensor{q, g, k}, []tensor.Variance{tensor.Label, tensor.Label}},
 		{"ja->j^a", []*tensor.Tensor{k}, []tensor.Variance{tensor.Label, tensor.Up}},
-		{"ia,ja->ij", []*tensor.Tensor{q, k}, []tensor.Variance{tensor.Label, tensor.Label}}, // K's index is a label, and no rule is about it
+		// K's index is a label, and no rule applies to it.
+		{"ia,ja->ij", []*tensor.Tensor{q, k}, []tensor.Variance{tensor.Label, tensor.Label}},
 		{"ia,^ia->ia", []*tensor.Tensor{q, normal(r, 2, 3)}, []tensor.Variance{tensor.Up, tensor.Up}},
 	} {
 		y := einsum(t, c.spec, c.operands...)

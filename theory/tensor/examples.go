@@ -1,15 +1,15 @@
 package tensor
 
-// An Example is a contraction worth knowing, with shapes to try it on.
+// An Example is an instructive contraction, with shapes for its operands.
 type Example struct {
 	Name, Spec, Meaning string
-	Shapes              [][]int // of operands
-	Result              []int   // the shape that comes of them
+	Shapes              [][]int // of the operands
+	Result              []int   // shape of the result
 }
 
-// Examples are contractions from scalar products to the gradients of many heads. Every spec of the
-// named contractions is among them, and so is every feature of specs: implicit output, diagonals,
-// sums of a single operand, three operands, numbers, marked indices.
+// Examples returns contractions from scalar products to the gradients of many heads. They include
+// the spec of every named contraction and every feature of specs: implicit output, diagonals, sums
+// of a single operand, three operands, numbers and marked indices.
 func Examples() []Example {
 	type shapes = [][]int
 	return []Example{

@@ -6,90 +6,92 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Named contractions: what the source documents have a name for, each as one spec. Shapes that do
-// not fit are a panic with Einsum's error. A scale of 0 means 1/√d, d being the number of
-// components that queries and keys have, as in package attn.
+// The contractions below have names in the source documents. Each is one spec. They panic
+// with Einsum's error if shapes do not fit. A scale of 0 means 1/√d, as in package attn, where d is
+// the number of components of queries and keys.
 
-// Dot is the scalar product of two vectors, a,a->.
+// Dot returns the scalar product of two vectors, a,a->.
 func Dot(u, v []float64) float64 { return must("a,a->", Vector(u), Vector(v)).Value() }
 
-// Outer is the outer product of two vectors, a,b->ab.
+// Outer returns the outer product of two vectors, a,b->ab.
 func Outer(u, v []float64) *mat.Dense { return must("a,b->ab", Vector(u), Vector(v)).Dense() }
 
-// Transpose is a copy of a matrix with rows for columns, ij->ji.
+// Transpose returns a copy of a matrix with rows for columns, ij->ji.
 func Transpose(m mat.Matrix) *mat.Dense { return must("ij->ji", Matrix(m)).Dense() }
 
-// Trace is the sum of the diagonal of a square matrix, ii->.
+// Trace returns the sum of the diagonal of a square matrix, ii->.
 func Trace(m mat.Matrix) float64 { return must("ii->", Matrix(m)).Value() }
 
-// MatMul is the product of two matrices, ij,jk->ik.
+// MatMul returns the product of two matrices, ij,jk->ik.
 func MatMul(a, b mat.Matrix) *mat.Dense { return must("ij,jk->ik", Matrix(a), Matrix(b)).Dense() }
 
-// BatchMatMul is the product of each matrix of a stack with its like in another, nij,njk->nik.
+// BatchMatMul returns the product of each matrix of a stack with the matching one of another,
+// nij,njk->nik.
 func BatchMatMul(a, b *Tensor) *Tensor { return must("nij,njk->nik", a, b) }
 
-// FrobeniusSquared is the sum of the squares of a matrix's elements, ij,ij->.
+// FrobeniusSquared returns the sum of the squares of a matrix's elements, ij,ij->.
 func FrobeniusSquared(m mat.Matrix) float64 {
 	t := Matrix(m)
 	return must("ij,ij->", t, t).Value()
 }
 
-// Hadamard is the product of two matrices element by element, ij,ij->ij.
+// Hadamard returns the product of two matrices element by element, ij,ij->ij.
 func Hadamard(a, b mat.Matrix) *mat.Dense { return must("ij,ij->ij", Matrix(a), Matrix(b)).Dense() }
 
-// BilinearForm is u^a M_ab v^b, a,ab,b->. M need be neither square nor symmetric.
+// BilinearForm returns u^a M_ab v^b, a,ab,b->. M need be neither square nor symmetric.
 func BilinearForm(u []float64, m mat.Matrix, v []float64) float64 {
 	return must("a,ab,b->", Vector(u), Matrix(m), Vector(v)).Value()
 }
 
-// BatchBilinearForm is the form of every row of u with every row of v, ia,ab,jb->ij: the scores of
-// queries u and keys v with metric M.
+// BatchBilinearForm returns the form of every row of u with every row of v, ia,ab,jb->ij: the
+// scores of queries u and keys v with metric M.
 func BatchBilinearForm(u, m, v mat.Matrix) *mat.Dense {
 	return must("ia,ab,jb->ij", Matrix(u), Matrix(m), Matrix(v)).Dense()
 }
 
-// AttentionScores is the score of every query and key, scale times ia,ja->ij.
+// AttentionScores returns the score of every query and key, scale times ia,ja->ij.
 func AttentionScores(q, k mat.Matrix, scale float64) *mat.Dense {
 	return scaled(must("ia,ja->ij", Matrix(q), Matrix(k)), scale, columns(q)).Dense()
 }
 
-// AttentionOutput is the mean of the values that each query's weights make, ij,jb->ib.
+// AttentionOutput returns the weighted mean of the values for each query, ij,jb->ib.
 func AttentionOutput(weights, v mat.Matrix) *mat.Dense {
 	return must("ij,jb->ib", Matrix(weights), Matrix(v)).Dense()
 }
 
-// BatchedAttentionScores is AttentionScores of each batch entry n, nia,nja->nij.
+// BatchedAttentionScores returns AttentionScores of each batch entry n, nia,nja->nij.
 func BatchedAttentionScores(q, k *Tensor, scale float64) *Tensor {
 	return scaled(must("nia,nja->nij", q, k), scale, last(q))
 }
 
-// BatchedAttentionOutput is AttentionOutput of each batch entry n, nij,njb->nib.
+// BatchedAttentionOutput returns AttentionOutput of each batch entry n, nij,njb->nib.
 func BatchedAttentionOutput(weights, v *Tensor) *Tensor { return must("nij,njb->nib", weights, v) }
 
-// MultiHeadProject is what each head h sees of the rows of x, ib,hba->hia.
+// MultiHeadProject returns the projection of the rows of x to each head h, ib,hba->hia.
 func MultiHeadProject(x mat.Matrix, w *Tensor) *Tensor { return must("ib,hba->hia", Matrix(x), w) }
 
-// MultiHeadScores is AttentionScores of each head h, hia,hja->hij.
+// MultiHeadScores returns AttentionScores of each head h, hia,hja->hij.
 func MultiHeadScores(q, k *Tensor, scale float64) *Tensor {
 	return scaled(must("hia,hja->hij", q, k), scale, last(q))
 }
 
-// MultiHeadOutput is AttentionOutput of each head h, hij,hjb->hib.
+// MultiHeadOutput returns AttentionOutput of each head h, hij,hjb->hib.
 func MultiHeadOutput(weights, v *Tensor) *Tensor { return must("hij,hjb->hib", weights, v) }
 
-// MultiHeadCombine takes the outputs of all heads back to the model, hic,hca->ia. It sums over
-// heads and their components, which is the product of the joined outputs with the stacked matrices.
+// MultiHeadCombine projects the outputs of all heads back to the model, hic,hca->ia. It sums over
+// heads and their components, which equals the product of the concatenated outputs with the stacked
+// matrices.
 func MultiHeadCombine(o, w *Tensor) *mat.Dense { return must("hic,hca->ia", o, w).Dense() }
 
-// BatchedMultiHeadProject is MultiHeadProject of each batch entry n, nib,hba->nhia.
+// BatchedMultiHeadProject returns MultiHeadProject of each batch entry n, nib,hba->nhia.
 func BatchedMultiHeadProject(x, w *Tensor) *Tensor { return must("nib,hba->nhia", x, w) }
 
-// BatchedMultiHeadScores is MultiHeadScores of each batch entry n, nhia,nhja->nhij.
+// BatchedMultiHeadScores returns MultiHeadScores of each batch entry n, nhia,nhja->nhij.
 func BatchedMultiHeadScores(q, k *Tensor, scale float64) *Tensor {
 	return scaled(must("nhia,nhja->nhij", q, k), scale, last(q))
 }
 
-// must is Einsum with a spec that is right, so that only operands can be wrong.
+// must evaluates a spec that is known to be right, and panics if the operands do not fit.
 func must(spec string, operands ...*Tensor) *Tensor {
 	t, err := Einsum(spec, operands...)
 	if err != nil {
@@ -98,11 +100,11 @@ func must(spec string, operands ...*Tensor) *Tensor {
 	return t
 }
 
-// scaled multiplies scores that are sums of d products.
+// scaled multiplies scores, which are sums of d products, by the scale.
 func scaled(s *Tensor, scale float64, d int) *Tensor {
 	switch {
 	case scale == 0 && d == 0:
-		return s // sums of nothing
+		return s // empty sums
 	case scale == 0:
 		scale = 1 / math.Sqrt(float64(d))
 	}
@@ -112,11 +114,11 @@ func scaled(s *Tensor, scale float64, d int) *Tensor {
 	return s
 }
 
-// columns is the number of columns of a matrix.
+// columns returns the number of columns of a matrix.
 func columns(m mat.Matrix) int {
 	_, c := m.Dims()
 	return c
 }
 
-// last is the extent of the last axis.
+// last returns the extent of the last axis.
 func last(t *Tensor) int { return t.shape[t.Rank()-1] }

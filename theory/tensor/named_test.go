@@ -12,7 +12,7 @@ import (
 	"attnlab/theory/tensor"
 )
 
-// normal is a tensor of standard normal numbers.
+// normal returns a tensor of standard normal numbers.
 func normal(r *rand.Rand, shape ...int) *tensor.Tensor {
 	t := tensor.New(shape...)
 	for i := range t.Data() {
@@ -21,14 +21,14 @@ func normal(r *rand.Rand, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// product is a matrix product by gonum.
+// product returns a matrix product by gonum.
 func product(factors ...mat.Matrix) *mat.Dense {
 	var m mat.Dense
 	m.Product(factors...)
 	return &m
 }
 
-// far is the largest difference of two tensors' elements.
+// far returns the largest difference between the elements of two tensors.
 func far(t *testing.T, got, want *tensor.Tensor) float64 {
 	t.Helper()
 	if !slices.Equal(got.Shape(), want.Shape()) {
@@ -41,7 +41,7 @@ func far(t *testing.T, got, want *tensor.Tensor) float64 {
 	return worst
 }
 
-// each is a stack of f of every matrix of some stacks.
+// each returns the stack of f applied to each matrix of some stacks.
 func each(f func(m ...mat.Matrix) mat.Matrix, stacks ...*tensor.Tensor) *tensor.Tensor {
 	var out []mat.Matrix
 	for i := range stacks[0].Shape()[0] {
@@ -54,7 +54,7 @@ func each(f func(m ...mat.Matrix) mat.Matrix, stacks ...*tensor.Tensor) *tensor.
 	return tensor.Stack(out...)
 }
 
-// Every named contraction is what gonum makes of the same matrices.
+// TestNamed checks every named contraction against gonum on the same matrices.
 func TestNamed(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	matrix := func(rows, columns int) *mat.Dense { return normal(r, rows, columns).Dense() }
@@ -121,7 +121,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// What does not fit is a panic that names operand and index.
+// TestNamedPanics checks that operands that do not fit cause a panic that names operand and index.
 func TestNamedPanics(t *testing.T) {
 	two, three := mat.NewDense(2, 2, nil), mat.NewDense(3, 3, nil)
 	for _, c := range []struct {
@@ -146,8 +146,8 @@ func TestNamedPanics(t *testing.T) {
 	}
 }
 
-// The example list: names and specs are each there once, every spec of a named contraction is among
-// them, and each one does what a second evaluation of its spec does, in the shape that it says.
+// TestExamples checks the list of examples. Names and specs are unique, and every spec of a named
+// contraction is among them. Each result has the stated shape and agrees with a second evaluation.
 func TestExamples(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	names, specs := map[string]bool{}, map[string]bool{}

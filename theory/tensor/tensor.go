@@ -8,33 +8,33 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Tensor is an array of float64 with any number of axes. One of rank 0 is a number. Axes may have
-// extent 0.
+// A Tensor is an array of float64 with any number of axes. A tensor of rank 0 is a number. Axes may
+// have extent 0.
 type Tensor struct {
 	shape    []int
 	variance []Variance // of each axis
 	data     []float64  // in order, the last index running fastest
 }
 
-// New is a tensor of zeros.
+// New returns a tensor of zeros.
 func New(shape ...int) *Tensor { return Of(make([]float64, count(shape)), shape...) }
 
-// Of is a tensor over the given numbers, the last index running fastest. It panics when there are
-// more or fewer than the shape has places for.
+// Of returns a tensor over the given numbers, the last index running fastest. It panics unless the
+// shape has as many elements as there are numbers.
 func Of(data []float64, shape ...int) *Tensor {
 	if n := count(shape); len(data) != n {
-		panic(fmt.Sprintf("tensor.Of: %d numbers for shape %v, which has %d", len(data), shape, n))
+		panic(fmt.Sprintf("tensor.Of: %d numbers for shape %v, want %d numbers", len(data), shape, n))
 	}
 	return &Tensor{slices.Clone(shape), make([]Variance, len(shape)), data}
 }
 
-// Number is a tensor of rank 0.
+// Number returns a tensor of rank 0.
 func Number(x float64) *Tensor { return Of([]float64{x}) }
 
-// Vector is a tensor of rank 1 over the given numbers.
+// Vector returns a tensor of rank 1 over the given numbers.
 func Vector(v []float64) *Tensor { return Of(v, len(v)) }
 
-// Matrix is a tensor of rank 2 with a copy of the elements of m.
+// Matrix returns a tensor of rank 2 with a copy of the elements of m.
 func Matrix(m mat.Matrix) *Tensor {
 	r, c := m.Dims()
 	t := New(r, c)
@@ -46,8 +46,8 @@ func Matrix(m mat.Matrix) *Tensor {
 	return t
 }
 
-// Stack is a tensor of rank 3 with a copy of each matrix, its first axis counting them. It panics
-// when they differ in shape or when there is none.
+// Stack returns a tensor of rank 3 with a copy of each matrix, one for each index of its first
+// axis. It panics if there is no matrix or if shapes differ.
 func Stack(ms ...mat.Matrix) *Tensor {
 	if len(ms) == 0 {
 		panic("tensor.Stack: no matrix, so there is no shape")
@@ -63,22 +63,22 @@ func Stack(ms ...mat.Matrix) *Tensor {
 	return t
 }
 
-// Rank is the number of axes.
+// Rank returns the number of axes.
 func (t *Tensor) Rank() int { return len(t.shape) }
 
-// Shape is the extents of the axes.
+// Shape returns the extents of the axes.
 func (t *Tensor) Shape() []int { return slices.Clone(t.shape) }
 
-// Data is the numbers, the last index running fastest. They are the tensor's own.
+// Data returns the tensor's own numbers, the last index running fastest.
 func (t *Tensor) Data() []float64 { return t.data }
 
-// At is the element at an index for each axis.
+// At returns the element at the given indices, one for each axis.
 func (t *Tensor) At(index ...int) float64 { return t.data[t.offset(index)] }
 
-// Set changes the element at an index for each axis.
+// Set sets the element at the given indices, one for each axis.
 func (t *Tensor) Set(x float64, index ...int) { t.data[t.offset(index)] = x }
 
-// Value is the number that a tensor of rank 0 is.
+// Value returns the number of a tensor of rank 0.
 func (t *Tensor) Value() float64 {
 	if t.Rank() != 0 {
 		panic(fmt.Sprintf("tensor: Value of shape %v, want rank 0", t.shape))
@@ -86,7 +86,8 @@ func (t *Tensor) Value() float64 {
 	return t.data[0]
 }
 
-// Dense is a copy of a tensor of rank 2 as a matrix. Matrices of gonum have at least one element.
+// Dense returns a copy of a tensor of rank 2 as a matrix. gonum's matrices need at least one
+// element.
 func (t *Tensor) Dense() *mat.Dense {
 	if t.Rank() != 2 {
 		panic(fmt.Sprintf("tensor: Dense of shape %v, want rank 2", t.shape))
@@ -94,8 +95,8 @@ func (t *Tensor) Dense() *mat.Dense {
 	return mat.NewDense(t.shape[0], t.shape[1], slices.Clone(t.data))
 }
 
-// Sub is the part of the tensor where the first index is i: a matrix of a stack, a row of a matrix.
-// It shares the numbers.
+// Sub returns the part of the tensor whose first index is i: a matrix of a stack, or a row of a
+// matrix. It shares the numbers.
 func (t *Tensor) Sub(i int) *Tensor {
 	if t.Rank() == 0 || i < 0 || i >= t.shape[0] {
 		panic(fmt.Sprintf("tensor: part %d of shape %v", i, t.shape))
@@ -104,7 +105,7 @@ func (t *Tensor) Sub(i int) *Tensor {
 	return &Tensor{t.shape[1:], t.variance[1:], t.data[i*each : (i+1)*each]}
 }
 
-// String writes the numbers with a pair of brackets for each axis.
+// String formats the numbers with a pair of brackets for each axis.
 func (t *Tensor) String() string {
 	if t.Rank() == 0 {
 		return fmt.Sprint(t.data[0])
@@ -116,7 +117,7 @@ func (t *Tensor) String() string {
 	return "[" + strings.Join(parts, " ") + "]"
 }
 
-// offset is where the element at an index stands.
+// offset returns the position of an element in data.
 func (t *Tensor) offset(index []int) int {
 	if len(index) != t.Rank() {
 		panic(fmt.Sprintf("tensor: %d indices %v for shape %v", len(index), index, t.shape))
@@ -131,7 +132,7 @@ func (t *Tensor) offset(index []int) int {
 	return at
 }
 
-// count is the number of elements of a shape.
+// count returns the number of elements of a shape.
 func count(shape []int) int {
 	n := 1
 	for _, extent := range shape {

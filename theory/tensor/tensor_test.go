@@ -37,7 +37,7 @@ func TestTensor(t *testing.T) {
 	}
 }
 
-// Nothing is added to a sum over no element.
+// TestEmpty checks that a sum over no elements is 0.
 func TestEmpty(t *testing.T) {
 	y := einsum(t, "ij->i", tensor.New(2, 0))
 	if y.String() != "[0 0]" {
@@ -58,7 +58,7 @@ func TestEmpty(t *testing.T) {
 func TestPanics(t *testing.T) {
 	m := tensor.New(2, 3)
 	for says, call := range map[string]func(){
-		"5 numbers for shape [2 3], which has 6":      func() { tensor.Of(make([]float64, 5), 2, 3) },
+		"5 numbers for shape [2 3], want 6":           func() { tensor.Of(make([]float64, 5), 2, 3) },
 		"negative extent":                             func() { tensor.New(2, -1) },
 		"no matrix":                                   func() { tensor.Stack() },
 		"matrix 2 is 1 by 2 and the first one 2 by 1": func() { tensor.Stack(mat.NewDense(2, 1, nil), mat.NewDense(1, 2, nil)) },
@@ -81,8 +81,8 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// Lower and Raise at every axis are contractions with the metric and with its inverse, and undo
-// each other.
+// TestLowerRaise checks that Lower and Raise at every axis are contractions with the metric and its
+// inverse, and undo each other.
 func TestLowerRaise(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	w := normal(r, 3, 3).Dense()
@@ -119,7 +119,7 @@ func TestLowerRaiseErrors(t *testing.T) {
 		g    mat.Symmetric
 		says string
 	}{
-		{label.Lower, 0, one, "axis 0 is a label; say with Mark that it is upper"},
+		{label.Lower, 0, one, "axis 0 is a label, want it upper, state the kind with Mark"},
 		{down.Lower, 0, one, "axis 0 is lower already"},
 		{up.Raise, 0, one, "axis 0 is upper already"},
 		{up.Lower, 1, one, "axis 1 of shape [2]"},
@@ -133,7 +133,7 @@ func TestLowerRaiseErrors(t *testing.T) {
 	}
 }
 
-// Contracting with δ changes nothing, not even the last bit, at any axis.
+// TestDelta checks that contracting any axis with δ changes no bit.
 func TestDelta(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	x := normal(r, 2, 3, 4).Mark(tensor.Up, tensor.Up, tensor.Down)

@@ -8,22 +8,22 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Variance says what becomes of an index when the basis changes: nothing, or what becomes of a
-// vector's components, or what becomes of a covector's.
+// A Variance says how the components along an axis change with the basis: not at all, like a
+// vector's, or like a covector's.
 type Variance uint8
 
 // Kinds of indices.
 const (
-	Label Variance = iota // counts tokens or heads, or is a component whose kind is not stated
+	Label Variance = iota // a token, a head, or a component of unstated kind
 	Up                    // x^a, of vectors: x' = B x
 	Down                  // u_a, of covectors: u' = B^-T u
 )
 
 // ErrVariance is wrapped by errors about sums that join two upper or two lower indices, and about
-// indices that would have to be both.
+// indices that would be both.
 var ErrVariance = errors.New("upper and lower indices do not pair")
 
-// String is the word that errors use.
+// String returns the name used in errors.
 func (v Variance) String() string {
 	switch v {
 	case Up:
@@ -34,7 +34,7 @@ func (v Variance) String() string {
 	return "label"
 }
 
-// mark is how specs write it.
+// mark returns the mark used in specs.
 func (v Variance) mark() string {
 	switch v {
 	case Up:
@@ -45,8 +45,8 @@ func (v Variance) mark() string {
 	return ""
 }
 
-// Delta is Kronecker's δ^a_b in n dimensions. Contracting an index with it changes the letter and
-// nothing else.
+// Delta returns Kronecker's δ^a_b in n dimensions. Contracting an index with it only renames the
+// index.
 func Delta(n int) *Tensor {
 	t := New(n, n)
 	for i := range n {
@@ -55,7 +55,7 @@ func Delta(n int) *Tensor {
 	return t.Mark(Up, Down)
 }
 
-// Mark is the tensor with the kinds of its indices stated, one an axis. It shares the numbers.
+// Mark returns the tensor with a stated kind for each index. It shares the numbers.
 func (t *Tensor) Mark(kinds ...Variance) *Tensor {
 	if len(kinds) != t.Rank() {
 		panic(fmt.Sprintf("tensor: %d kinds of indices %v for shape %v", len(kinds), kinds, t.shape))
@@ -63,7 +63,7 @@ func (t *Tensor) Mark(kinds ...Variance) *Tensor {
 	return &Tensor{t.shape, slices.Clone(kinds), t.data}
 }
 
-// Variance is the kind of each index.
+// Variance returns the kind of each index.
 func (t *Tensor) Variance() []Variance { return slices.Clone(t.variance) }
 
 // Lower lowers an upper index with a metric g:
@@ -93,13 +93,13 @@ func (t *Tensor) Raise(axis int, g mat.Symmetric) (*Tensor, error) {
 	return t.move(axis, Up, func(to, from *mat.Dense) error { return chol.SolveTo(to, from) })
 }
 
-// movable says what keeps an index from being moved.
+// movable returns an error if an index cannot be lowered or raised.
 func (t *Tensor) movable(axis int, from Variance, g mat.Symmetric) error {
 	switch n := g.SymmetricDim(); {
 	case axis < 0 || axis >= t.Rank():
 		return fmt.Errorf("axis %d of shape %v", axis, t.shape)
 	case t.variance[axis] == Label:
-		return fmt.Errorf("axis %d is a label; say with Mark that it is %v", axis, from)
+		return fmt.Errorf("axis %d is a label, want it %v, state the kind with Mark", axis, from)
 	case t.variance[axis] != from:
 		return fmt.Errorf("axis %d is %v already", axis, t.variance[axis])
 	case n != t.shape[axis]:
@@ -108,8 +108,8 @@ func (t *Tensor) movable(axis int, from Variance, g mat.Symmetric) error {
 	return nil
 }
 
-// move makes a tensor of another kind at one axis. What stands at that axis and after it is, for
-// each index before it, a matrix with a row for each component: f makes the new matrix of the old
+// move returns a tensor with another kind at one axis. For each index before that axis, the rest of
+// the tensor is a matrix with a row for each component, and f computes the new matrix from the old
 // one.
 func (t *Tensor) move(axis int, kind Variance, f func(to, from *mat.Dense) error) (*Tensor, error) {
 	moved := New(t.shape...).Mark(t.variance...)
