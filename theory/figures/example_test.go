@@ -22,7 +22,7 @@ func ExampleAll() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(f.Caption)
+		fmt.Println(f.Name)
 		break // one is enough here
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -33,7 +33,8 @@ func ExampleAll() {
 	for _, f := range files {
 		fmt.Println(filepath.Base(f))
 	}
-	// Output: Attention step by step. Each row of the scores becomes a row of weights, which are
-	// positive and sum to 1, and the output is the mean of the values with those weights.
-	// attention.png attention.svg
+	// Output:
+	// attention
+	// attention.png
+	// attention.svg
 }
