@@ -8,9 +8,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Additive is a network with one hidden layer that takes a query and a key to a score. U has a row
-// for each hidden unit and a column for each column of q, W the same for k, and V a number for each
-// hidden unit. Queries and keys need not have as many columns.
+// Additive is a network with one hidden layer that computes a score from a query and a key. U has a
+// row for each hidden unit and a column for each column of q, and W likewise for k. V has a number
+// for each hidden unit. Queries and keys may differ in length.
 type Additive struct {
 	U, W mat.Matrix
 	V    []float64
@@ -26,21 +26,20 @@ func (s Additive) Scores(q, k mat.Matrix) *mat.Dense {
 	return to
 }
 
-// AdditiveGradients are those of a loss by what went into the scores of an Additive.
+// AdditiveGradients holds the gradients of a loss by the operands and parameters of an Additive.
 type AdditiveGradients struct {
 	Q, K, U, W *mat.Dense
 	V          []float64
 }
 
-// Gradients returns, for the gradient dS of a loss by the scores, with t_ijh the hidden units and
-// g_ijh = dS_ij v_h (1 - t_ijh^2) what reaches them,
+// Gradients returns the gradients of a loss, given dS, its gradient by the scores. With the hidden
+// units t_ijh and their gradients g_ijh = dS_ij v_h (1 - t_ijh^2),
 //
 //	dV_h  = sum_ij dS_ij t_ijh
 //	dU_ha = sum_ij g_ijh q_ia    dQ_ia = sum_jh g_ijh U_ha
 //	dW_hb = sum_ij g_ijh k_jb    dK_jb = sum_ih g_ijh W_hb
 //
-// g is never held: what meets a query is its sum over the keys, what meets a key its sum over the
-// queries.
+// g is not stored, only its sums over the keys and over the queries.
 func (s Additive) Gradients(q, k, dS mat.Matrix) AdditiveGradients {
 	pairs(q, k, dS)
 	layer := s.layer(q, k)
@@ -64,9 +63,10 @@ func (s Additive) Gradients(q, k, dS mat.Matrix) AdditiveGradients {
 	}
 }
 
-// A layer is what reaches the hidden units from each query and from each key, before they meet.
+// A layer holds the contributions of each query and each key to the hidden units, before they are
+// added.
 type layer struct {
-	q, k *mat.Dense // a row each, a column a hidden unit
+	q, k *mat.Dense // one row each, one column for each hidden unit
 	t    []float64
 }
 
@@ -83,7 +83,7 @@ func (s Additive) layer(q, k mat.Matrix) layer {
 	return layer{q: times(1, q, s.U.T()), k: times(1, k, s.W.T()), t: make([]float64, len(s.V))}
 }
 
-// tanh is the hidden units of a pair, which hold until the next one.
+// tanh returns the hidden units of a pair. They are valid until the next call.
 func (l layer) tanh(i, j int) []float64 {
 	floats.AddTo(l.t, l.q.RawRowView(i), l.k.RawRowView(j))
 	for h, x := range l.t {

@@ -11,13 +11,13 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// Options are what stands between scores and weights.
+// Options sets how weights follow from scores.
 type Options struct {
-	Mask func(i, j int) bool // whether query i sees key j; nil: it does
-	Temp float64             // 0: 1; attn.Frozen: T -> 0; +Inf: uniform
+	Mask func(i, j int) bool // reports whether query i sees key j; nil shows all keys
+	Temp float64             // 0 means 1, attn.Frozen T -> 0, and +Inf uniform weights
 }
 
-// A Decomposition is attention with every stage kept.
+// A Decomposition holds every stage of attention.
 type Decomposition struct {
 	Raw          *mat.Dense // scores before the mask
 	Scores       *mat.Dense // scores, -Inf for hidden keys
@@ -27,16 +27,16 @@ type Decomposition struct {
 	Temp         float64   // the temperature: positive, +Inf, or attn.Frozen
 }
 
-// Attend is attention with scores of the given making: v has a row for each row of k.
+// Attend returns attention with the given scorer. v has a row for each row of k.
 func Attend(s Scorer, q, k, v mat.Matrix, o Options) *Decomposition {
 	nk, _ := k.Dims()
 	if r, _ := v.Dims(); r != nk {
-		panic(fmt.Sprintf("scorers: K has %d rows and V has %d: there is one value a key", nk, r))
+		panic(fmt.Sprintf("scorers: K has %d rows and V has %d, want one value for each key", nk, r))
 	}
 	return Decompose(s.Scores(q, k), v, o)
 }
 
-// Decompose is attention from scores that are there: v has a row for each column of raw.
+// Decompose returns attention from given scores. v has a row for each column of raw.
 func Decompose(raw, v mat.Matrix, o Options) *Decomposition {
 	d := &Decomposition{Raw: mat.DenseCopyOf(raw), Scores: o.hide(raw), Temp: o.Temp}
 	if d.Temp == 0 {
@@ -48,15 +48,15 @@ func Decompose(raw, v mat.Matrix, o Options) *Decomposition {
 	return d
 }
 
-// Weights returns A_ij = exp(s_ij / T) / sum_j exp(s_ij / T) over the keys that the mask shows.
+// Weights returns A_ij = exp(s_ij / T) / sum_j exp(s_ij / T) over the visible keys.
 func Weights(raw mat.Matrix, o Options) *mat.Dense { return gibbs.SoftmaxRows(o.hide(raw), o.gibbs()) }
 
-// Output returns O_ib = sum_j A_ij v_jb. A key of weight 0 adds nothing, whatever its value holds.
+// Output returns O_ib = sum_j A_ij v_jb. A key of weight 0 adds nothing, even if its value is NaN.
 func Output(weights, v mat.Matrix) *mat.Dense {
 	nq, nk := weights.Dims()
 	r, dv := v.Dims()
 	if r != nk {
-		panic(fmt.Sprintf("scorers: weights are for %d keys and V has %d rows: there is one value a key", nk, r))
+		panic(fmt.Sprintf("scorers: weights are for %d keys and V has %d rows, want one value for each key", nk, r))
 	}
 	to := mat.NewDense(nq, dv, nil)
 	for j := range nk {
@@ -70,11 +70,11 @@ func Output(weights, v mat.Matrix) *mat.Dense {
 	return to
 }
 
-// AttendBatch is Attend for each entry of a batch, or each head. The options of an entry are what o
-// says of it; a nil o gives every entry the zero Options.
+// AttendBatch returns Attend of each entry of a batch, or of each head, with the options that o
+// returns for the entry. A nil o means the zero Options.
 func AttendBatch(s Scorer, q, k, v []*mat.Dense, o func(entry int) Options) []*Decomposition {
 	if len(q) != len(k) || len(k) != len(v) {
-		panic(fmt.Sprintf("scorers: %d entries of Q, %d of K and %d of V: want as many of each", len(q), len(k), len(v)))
+		panic(fmt.Sprintf("scorers: got %d entries of Q, %d of K and %d of V, want equal numbers", len(q), len(k), len(v)))
 	}
 	all := make([]*Decomposition, len(q))
 	for b := range q {
@@ -87,8 +87,8 @@ func AttendBatch(s Scorer, q, k, v []*mat.Dense, o func(entry int) Options) []*D
 	return all
 }
 
-// Partition returns Z_i = exp(log Z_i), which is +Inf where float64 does not hold it: LogPartition
-// has the same without the limit.
+// Partition returns Z_i = exp(log Z_i). It is +Inf where Z_i overflows float64; LogPartition does
+// not overflow.
 func (d *Decomposition) Partition() []float64 {
 	z := make([]float64, len(d.LogPartition))
 	for i, x := range d.LogPartition {
@@ -105,7 +105,7 @@ func (o Options) hide(raw mat.Matrix) *mat.Dense {
 	return gibbs.MaskRows(raw, o.Mask)
 }
 
-// gibbs is the temperature in that package's terms, where 0 is the limit.
+// gibbs returns the temperature as package gibbs defines it, where 0 is the limit T -> 0.
 func (o Options) gibbs() float64 {
 	switch o.Temp {
 	case 0:

@@ -9,7 +9,7 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// The tutorial's first worked example, step by step: scores, weights, output.
+// The tutorial's first worked example, step by step: scores, weights and output.
 func Example() {
 	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})
@@ -29,7 +29,7 @@ func Example() {
 	//     ⎣0.797  1.203⎦
 }
 
-// The paper's usage with a metric of one's own: scores are q_a g_ab k_b.
+// The paper's usage with a custom metric: scores are q_a g_ab k_b.
 func ExampleBilinear() {
 	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})
@@ -40,8 +40,8 @@ func ExampleBilinear() {
 	// ⎣0.5    1  1.5⎦
 }
 
-// The notes count additive attention among the bilinear forms. It is none: twice the query is not
-// twice the score.
+// The notes count additive attention among the bilinear forms. It is not one: twice the query does
+// not give twice the score.
 func ExampleAdditive() {
 	s := scorers.Additive{U: mat.NewDense(1, 1, []float64{1}), W: mat.NewDense(1, 1, []float64{1}), V: []float64{1}}
 	k := mat.NewDense(1, 1, []float64{0})
@@ -53,7 +53,7 @@ func ExampleAdditive() {
 	// 0.9640
 }
 
-// The paper's listing with a mask: a row that sees no key is zero, by contract.
+// The paper's listing with a mask. A row that sees no key is zero.
 func ExampleAttend_mask() {
 	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})
@@ -69,7 +69,7 @@ func ExampleAttend_mask() {
 	//     ⎣  0    0⎦
 }
 
-// Where scores tie, the limit of low temperature shares the weight.
+// In the limit of low temperature, tied scores share the weight.
 func ExampleWeights() {
 	s := mat.NewDense(1, 3, []float64{2, 2, 0})
 	for _, t := range []float64{1, .1, attn.Frozen} {

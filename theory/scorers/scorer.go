@@ -7,22 +7,22 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Scorer makes scores: a row for each row of q, a column for each row of k. It panics where
-// operands do not fit, naming them.
+// A Scorer computes scores, with a row for each row of q and a column for each row of k. It panics
+// if operands do not fit, and names them.
 type Scorer interface {
 	Scores(q, k mat.Matrix) *mat.Dense
 }
 
-// Dot is the dot product of a query and a key, times a number.
+// Dot is the dot product of a query and a key, times Scale.
 type Dot struct {
-	Scale float64 // 0: 1/sqrt(d), d being the columns of q and k
+	Scale float64 // 0 means 1/sqrt(d), d being the columns of q and k
 }
 
 // Scores returns s_ij = scale sum_a q_ia k_ja.
 func (s Dot) Scores(q, k mat.Matrix) *mat.Dense {
 	_, d := q.Dims()
 	if _, dk := k.Dims(); dk != d {
-		panic(fmt.Sprintf("scorers: Q has %d columns and K has %d: Dot wants as many, Bilinear with an M of %d by %d joins them", d, dk, d, dk))
+		panic(fmt.Sprintf("scorers: Q has %d columns and K has %d: want equal numbers for Dot, use Bilinear with an M of %d by %d otherwise", d, dk, d, dk))
 	}
 	scale := s.Scale
 	if scale == 0 {
@@ -35,7 +35,7 @@ func (s Dot) Scores(q, k mat.Matrix) *mat.Dense {
 // for each column of k.
 type Bilinear struct {
 	M     mat.Matrix
-	Scale float64 // 0: 1
+	Scale float64 // 0 means 1
 }
 
 // Scores returns s_ij = scale sum_ab q_ia M_ab k_jb.
@@ -59,15 +59,15 @@ func (s Bilinear) fits(q, k mat.Matrix) {
 	}
 }
 
-// BilinearGradients are those of a loss by what went into the scores of a Bilinear.
+// BilinearGradients holds the gradients of a loss by the operands and the matrix of a Bilinear.
 type BilinearGradients struct{ Q, K, M *mat.Dense }
 
-// Gradients returns, for the gradient dS of a loss by the scores,
+// Gradients returns the gradients of a loss, given dS, its gradient by the scores:
 //
 //	dQ = scale dS K M^T    dK = scale dS^T Q M    dM = scale Q^T dS K
 //
-// Nothing but Scale multiplies dM: where scores are divided by sqrt(d), either M has taken it in or
-// Scale says it.
+// Only Scale multiplies dM: if scores are divided by sqrt(d), the factor is either part of M or it
+// is Scale.
 func (s Bilinear) Gradients(q, k, dS mat.Matrix) BilinearGradients {
 	s.fits(q, k)
 	pairs(q, k, dS)
@@ -75,7 +75,7 @@ func (s Bilinear) Gradients(q, k, dS mat.Matrix) BilinearGradients {
 	return BilinearGradients{Q: times(c, dS, k, s.M.T()), K: times(c, dS.T(), q, s.M), M: times(c, q.T(), dS, k)}
 }
 
-// times is c times a product of matrices.
+// times returns c times a product of matrices.
 func times(c float64, factors ...mat.Matrix) *mat.Dense {
 	var to mat.Dense
 	to.Product(factors...)
@@ -83,11 +83,11 @@ func times(c float64, factors ...mat.Matrix) *mat.Dense {
 	return &to
 }
 
-// pairs demands a gradient with a number for each pair of a query and a key.
+// pairs panics unless dS has a number for each pair of a query and a key.
 func pairs(q, k, dS mat.Matrix) {
 	nq, _ := q.Dims()
 	nk, _ := k.Dims()
 	if r, c := dS.Dims(); r != nq || c != nk {
-		panic(fmt.Sprintf("scorers: dS is %d by %d, and there are %d queries and %d keys", r, c, nq, nk))
+		panic(fmt.Sprintf("scorers: dS is %d by %d, want a row for each of %d queries and a column for each of %d keys", r, c, nq, nk))
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// example is the first worked example of the source documents.
+// example returns the first worked example of the source documents.
 func example() (q, k, v *mat.Dense) {
 	return mat.NewDense(2, 2, []float64{1, 0, 0, 1}), mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1}), mat.NewDense(3, 2, []float64{2, 0, 0, 2, 1, 1})
 }
 
-// normal is a matrix of standard normal numbers.
+// normal returns a matrix of standard normal numbers.
 func normal(r *rand.Rand, rows, cols int) *mat.Dense {
 	m := mat.NewDense(rows, cols, nil)
 	m.Apply(func(_, _ int, _ float64) float64 { return r.NormFloat64() }, m)
@@ -52,7 +52,7 @@ func nearMat(t *testing.T, what string, got, want mat.Matrix, bound float64) {
 	near(t, what, mat.DenseCopyOf(got).RawMatrix().Data, mat.DenseCopyOf(want).RawMatrix().Data, bound)
 }
 
-// panicText is what f panics with, "" if it returns.
+// panicText returns the text of the panic of f, or "" if f returns.
 func panicText(f func()) (text string) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -66,7 +66,7 @@ func panicText(f func()) (text string) {
 func TestScores(t *testing.T) {
 	q, k, _ := example()
 	g := mat.NewDense(2, 2, []float64{2, .5, .5, 1})
-	skew := mat.NewDense(2, 2, []float64{0, 1, 0, 0}) // takes q_0 to k_1, and not q_1 to k_0
+	skew := mat.NewDense(2, 2, []float64{0, 1, 0, 0}) // joins q_0 with k_1, but not q_1 with k_0
 	root := 1 / math.Sqrt2
 	for _, c := range []struct {
 		name string
@@ -88,7 +88,7 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// A bilinear form may join queries and keys that do not have as many columns.
+// TestRectangular checks a bilinear form of queries and keys of different lengths.
 func TestRectangular(t *testing.T) {
 	r := source(1)
 	q, k, m := normal(r, 4, 2), normal(r, 5, 3), normal(r, 2, 3)
@@ -113,12 +113,13 @@ func TestWorkedExample(t *testing.T) {
 	nearMat(t, "Output", scorers.Output(d.Weights, v), d.Output, 0)
 }
 
-// The same call asked of the definition of package attn, with masks and at every kind of
+// TestAsDefined checks that the definition of package attn agrees, with masks and at every kind of
 // temperature.
 func TestAsDefined(t *testing.T) {
 	r := source(2)
 	q, k, v := bridge.Float32(normal(r, 5, 3)), bridge.Float32(normal(r, 7, 3)), bridge.Float32(normal(r, 7, 2))
-	causal := func(i, j int) bool { return j <= i+2 } // the last query stands on the last key
+	// The last query is at the position of the last key.
+	causal := func(i, j int) bool { return j <= i+2 }
 	sparse := func(i, j int) bool { return i != 3 && (i+j)%3 != 0 }
 	for _, c := range []struct {
 		name string
@@ -153,7 +154,7 @@ func TestAsDefined(t *testing.T) {
 	}
 }
 
-// within holds a matrix to the error that float32 may have left in an answer.
+// within requires that a matrix agrees with an answer up to its float32 tolerance.
 func within(t *testing.T, what string, got *mat.Dense, want bridge.Values) {
 	t.Helper()
 	rows, cols := want.X.Dims()
@@ -178,7 +179,8 @@ func TestNothingSeen(t *testing.T) {
 	near(t, "the other row's log Z", d.LogPartition[1:], []float64{1.62062114}, 1e-8)
 }
 
-// What stands behind a mask is gone, whatever it is; what is seen goes to its own row alone.
+// TestMasksSelect checks that a hidden key has no effect, whatever it holds, and that a visible NaN
+// reaches its own row alone.
 func TestMasksSelect(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), math.Inf(1)} {
 		q, k, v := example()
@@ -218,7 +220,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// log Z is there where Z is not.
+// TestLargeScores checks that log Z is finite where Z overflows.
 func TestLargeScores(t *testing.T) {
 	d := scorers.Decompose(mat.NewDense(1, 2, []float64{1000, 1000}), mat.NewDense(2, 1, []float64{1, 3}), scorers.Options{})
 	near(t, "log Z", d.LogPartition, []float64{1000 + math.Ln2}, 1e-12)
@@ -231,7 +233,7 @@ func TestLargeScores(t *testing.T) {
 func TestBatch(t *testing.T) {
 	r := source(3)
 	var q, k, v []*mat.Dense
-	for n := range 3 { // entries need not be of one size
+	for n := range 3 { // entries may differ in size
 		q, k, v = append(q, normal(r, 2+n, 4)), append(k, normal(r, 5-n, 4)), append(v, normal(r, 5-n, 2))
 	}
 	each := func(b int) scorers.Options {
@@ -254,7 +256,7 @@ func TestShapes(t *testing.T) {
 		{"dot", "Q has 3 columns and K has 4", func() { scorers.Dot{}.Scores(m(2, 3), m(2, 4)) }},
 		{"M", "M is 4 by 3, and Q has 3 columns, K 4", func() { scorers.Bilinear{M: m(4, 3)}.Scores(m(2, 3), m(2, 4)) }},
 		{"M of gradients", "M is 3 by 3", func() { scorers.Bilinear{M: m(3, 3)}.Gradients(m(2, 3), m(2, 4), m(2, 2)) }},
-		{"dS", "dS is 2 by 3, and there are 2 queries and 2 keys", func() { scorers.Bilinear{M: m(3, 4)}.Gradients(m(2, 3), m(2, 4), m(2, 3)) }},
+		{"dS", "dS is 2 by 3, want a row for each of 2 queries", func() { scorers.Bilinear{M: m(3, 4)}.Gradients(m(2, 3), m(2, 4), m(2, 3)) }},
 		{"U", "U is 5 by 3, and V has 5 numbers, Q 4 columns", func() { add.Scores(m(2, 4), m(2, 4)) }},
 		{"W", "W is 5 by 4, and V has 5 numbers, K 3 columns", func() { add.Scores(m(2, 3), m(2, 3)) }},
 		{"units", "U is 5 by 3, and V has 6 numbers", func() { scorers.Additive{U: m(5, 3), W: m(5, 4), V: make([]float64, 6)}.Scores(m(2, 3), m(2, 4)) }},
@@ -273,7 +275,7 @@ func TestShapes(t *testing.T) {
 
 var central = &fd.Settings{Formula: fd.Central, Step: 1e-5}
 
-// slope is the gradient of f by the elements of m, by differences.
+// slope returns the gradient of f by the elements of m, by differences.
 func slope(m *mat.Dense, f func() float64) []float64 {
 	x := m.RawMatrix().Data
 	keep := append([]float64(nil), x...)
@@ -284,7 +286,7 @@ func slope(m *mat.Dense, f func() float64) []float64 {
 	}, keep, central)
 }
 
-// inner is sum_ij a_ij b_ij.
+// inner returns sum_ij a_ij b_ij.
 func inner(a, b *mat.Dense) float64 { return floats.Dot(a.RawMatrix().Data, b.RawMatrix().Data) }
 
 func TestBilinearGradients(t *testing.T) {
@@ -323,14 +325,15 @@ func TestAdditiveGradients(t *testing.T) {
 	}
 }
 
-// matrices draws one of a size.
+// matrices draws matrices of the given size.
 func matrices(rows, cols int) *rapid.Generator[*mat.Dense] {
 	return rapid.Custom(func(t *rapid.T) *mat.Dense {
 		return mat.NewDense(rows, cols, rapid.SliceOfN(rapid.Float64Range(-4, 4), rows*cols, rows*cols).Draw(t, "numbers"))
 	})
 }
 
-// Weights are a distribution, outputs lie among the values, and a temperature is a scale.
+// TestProperties checks that weights are a distribution, that outputs lie between the values, and
+// that a temperature is a scale.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 6)
@@ -355,8 +358,7 @@ func TestProperties(t *testing.T) {
 	})
 }
 
-// Keys of no difference leave nothing to choose: the output is the mean of the values, with any
-// scorer.
+// TestKeysAlike checks that with equal keys the output is the mean of the values, for any scorer.
 func TestKeysAlike(t *testing.T) {
 	r := source(6)
 	k := mat.NewDense(4, 3, nil)
