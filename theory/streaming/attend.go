@@ -8,15 +8,15 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Options say how attention goes over its blocks. The zero value will do.
+// Options sets how attention runs in blocks. The zero value is valid.
 type Options struct {
-	Scale float64             // of q.k; 0: 1/sqrt(d)
-	Block int                 // queries, and keys, in a block; 0: 64
-	Mask  func(i, j int) bool // whether query i sees key j; nil: it does
+	Scale float64             // scale of q.k; 0 means 1/sqrt(d)
+	Block int                 // queries, and keys, in a block; 0 means 64
+	Mask  func(i, j int) bool // reports whether query i sees key j; nil shows all keys
 }
 
-// Attend is softmax attention, and log sum_j exp(s_j) of each query, by blocks: for a block of
-// queries, all blocks of keys, one after the other.
+// Attend returns softmax attention, and log sum_j exp(s_j) of each query, computed in blocks. For
+// each block of queries it runs over all blocks of keys.
 func Attend(q, k, v mat.Matrix, o Options) (out *mat.Dense, lse []float64) {
 	w := newWalk(q, k, v, o)
 	nq, _ := w.q.Dims()
@@ -41,15 +41,15 @@ func Attend(q, k, v mat.Matrix, o Options) (out *mat.Dense, lse []float64) {
 	return out, lse
 }
 
-// Backward is the gradients of a number by Q, K and V, given the one by the output of Attend, and
-// what Attend answered. The weights are made once more, block by block.
+// Backward returns the gradients of a loss by Q, K and V, given dOut, its gradient by the output,
+// and the results of Attend. It recomputes the weights, block by block.
 func Backward(q, k, v, out mat.Matrix, lse []float64, dOut mat.Matrix, o Options) (dq, dk, dv *mat.Dense) {
 	w := newWalk(q, k, v, o)
 	like := func(m *mat.Dense) *mat.Dense { r, c := m.Dims(); return mat.NewDense(r, c, nil) }
 	dq, dk, dv = like(w.q), like(w.k), like(w.v)
 	outs, dOuts := mat.DenseCopyOf(out), mat.DenseCopyOf(dOut)
 	if nq, _ := w.q.Dims(); len(lse) != nq {
-		panic(fmt.Sprintf("streaming: LSE of %d rows, Q has %d", len(lse), nq))
+		panic(fmt.Sprintf("streaming: LSE has %d rows and Q has %d, want equal numbers", len(lse), nq))
 	}
 	w.queries(func(i0 int, qb *mat.Dense) {
 		w.keys(i0, qb, func(j0 int, s, kb, vb *mat.Dense) {
@@ -59,7 +59,7 @@ func Backward(q, k, v, out mat.Matrix, lse []float64, dOut mat.Matrix, o Options
 				do, d := dOuts.RawRowView(i), floats.Dot(dOuts.RawRowView(i), outs.RawRowView(i))
 				for c := range keys {
 					if math.IsInf(s.At(r, c), -1) {
-						continue // hidden, whatever its row holds
+						continue // hidden: has no effect, even if it is NaN
 					}
 					j, p := j0+c, math.Exp(s.At(r, c)-lse[i])
 					ds := p * (floats.Dot(do, vb.RawRowView(c)) - d)
@@ -73,7 +73,7 @@ func Backward(q, k, v, out mat.Matrix, lse []float64, dOut mat.Matrix, o Options
 	return dq, dk, dv
 }
 
-// A walk goes over a problem in blocks.
+// A walk runs over a problem in blocks.
 type walk struct {
 	q, k, v *mat.Dense
 	scale   float64
@@ -86,10 +86,10 @@ func newWalk(q, k, v mat.Matrix, o Options) *walk {
 	nk, dk := k.Dims()
 	rows, _ := v.Dims()
 	if dk != d {
-		panic(fmt.Sprintf("streaming: K has %d columns, Q has %d", dk, d))
+		panic(fmt.Sprintf("streaming: K has %d columns and Q has %d, want equal numbers", dk, d))
 	}
 	if rows != nk {
-		panic(fmt.Sprintf("streaming: V has %d rows, K has %d: there is one value a key", rows, nk))
+		panic(fmt.Sprintf("streaming: V has %d rows and K has %d, want one value for each key", rows, nk))
 	}
 	w := &walk{q: mat.DenseCopyOf(q), k: mat.DenseCopyOf(k), v: mat.DenseCopyOf(v), scale: o.Scale, block: o.Block, mask: o.Mask}
 	if w.scale == 0 {
@@ -101,13 +101,14 @@ func newWalk(q, k, v mat.Matrix, o Options) *walk {
 	return w
 }
 
-// part is a block of rows of a matrix, the last one perhaps shorter. It shares memory with it.
+// part returns a block of rows of a matrix, which may be shorter at the end. It shares memory with
+// the matrix.
 func part(m *mat.Dense, from, block int) *mat.Dense {
 	rows, columns := m.Dims()
 	return m.Slice(from, min(from+block, rows), 0, columns).(*mat.Dense)
 }
 
-// queries calls f for each block of queries, the first of which is row i0.
+// queries calls f for each block of queries, with i0 the index of its first row.
 func (w *walk) queries(f func(i0 int, qb *mat.Dense)) {
 	rows, _ := w.q.Dims()
 	for i0 := 0; i0 < rows; i0 += w.block {
@@ -115,8 +116,8 @@ func (w *walk) queries(f func(i0 int, qb *mat.Dense)) {
 	}
 }
 
-// keys calls f for each block of keys, the first of which is row j0, with the scores of a block of
-// queries: -Inf for hidden keys. f may write over them.
+// keys calls f for each block of keys, with j0 the index of its first row and the scores of the
+// block of queries, -Inf for hidden keys. f may overwrite the scores.
 func (w *walk) keys(i0 int, qb *mat.Dense, f func(j0 int, s, kb, vb *mat.Dense)) {
 	rows, _ := w.k.Dims()
 	for j0 := 0; j0 < rows; j0 += w.block {

@@ -9,8 +9,8 @@ import (
 	"attnlab/theory/streaming"
 )
 
-// The first row of the worked example, key by key: after each, the output is the attention to the
-// keys so far.
+// The first row of the worked example, key by key. After each key, the output is the attention to
+// the keys so far.
 func ExampleState() {
 	x := streaming.NewState(2)
 	c := 1 / math.Sqrt2
@@ -27,7 +27,7 @@ func ExampleState() {
 	// LSE 1.620621
 }
 
-// Two machines have half of the keys each.
+// Two machines process half of the keys each.
 func ExampleMerge() {
 	here, there := streaming.NewState(1), streaming.NewState(1)
 	here.Push([]float64{0, 0}, mat.NewDense(2, 1, []float64{3, 6}))
@@ -38,8 +38,8 @@ func ExampleMerge() {
 	// [6.7500]
 }
 
-// The worked example in blocks of two, and the gradients of half the square of its output, which is
-// its own gradient.
+// The worked example in blocks of two, with the gradients of half the square of its output. The
+// gradient by the output is the output itself.
 func ExampleAttend() {
 	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})

@@ -9,27 +9,27 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A State is what a query knows of the keys it has seen: their largest score, and sums of
-// exponentials relative to it.
+// A State summarises the keys that a query has seen: their largest score, and sums of exponentials
+// relative to it.
 type State struct {
 	Max float64   // m, -Inf before any key
 	Sum float64   // l
 	Acc []float64 // acc, one number for each column of V
 }
 
-// NewState is that of no keys. Merging it into another changes no bit.
+// NewState returns the state of no keys. Merging it into another state changes no bit.
 func NewState(dv int) State { return State{Max: math.Inf(-1), Acc: make([]float64, dv)} }
 
-// Push takes in a block: scores, of which -Inf is a hidden key, and a row of values for each.
+// Push adds a block of keys: scores, with -Inf for hidden keys, and a row of values for each score.
 func (x *State) Push(scores []float64, values mat.Matrix) {
 	*x = Merge(*x, block(scores, values))
 }
 
-// block is the state of one block of keys.
+// block returns the state of one block of keys.
 func block(scores []float64, values mat.Matrix) State {
 	rows, dv := values.Dims()
 	if rows != len(scores) {
-		panic(fmt.Sprintf("streaming: %d scores, and values have %d rows: one for each key", len(scores), rows))
+		panic(fmt.Sprintf("streaming: got %d scores and values of %d rows, want one row for each score", len(scores), rows))
 	}
 	x := NewState(dv)
 	for _, s := range scores {
@@ -38,7 +38,7 @@ func block(scores []float64, values mat.Matrix) State {
 	v := make([]float64, dv)
 	for j, s := range scores {
 		if none(s, x.Max) {
-			continue // whatever its values are
+			continue // even if its values are NaN
 		}
 		w := relative(s, x.Max)
 		x.Sum += w
@@ -47,10 +47,10 @@ func block(scores []float64, values mat.Matrix) State {
 	return x
 }
 
-// Merge is the state of the keys of both, which must not have any in common.
+// Merge returns the state of the keys of both states, which must not have keys in common.
 func Merge(a, b State) State {
 	if len(a.Acc) != len(b.Acc) {
-		panic(fmt.Sprintf("streaming: states of %d and of %d columns", len(a.Acc), len(b.Acc)))
+		panic(fmt.Sprintf("streaming: got states of %d and of %d columns, want equal numbers", len(a.Acc), len(b.Acc)))
 	}
 	to := NewState(len(a.Acc))
 	to.Max = max(a.Max, b.Max)
@@ -59,7 +59,9 @@ func Merge(a, b State) State {
 			continue
 		}
 		w := relative(part.Max, to.Max)
-		to.Sum += float64(w * part.Sum) // rounded apart: where products and sums are fused, the part that comes first would have other bits
+		// The conversions round each product. A fused multiply-add would make the bits depend on
+		// the order of the parts.
+		to.Sum += float64(w * part.Sum)
 		for c, x := range part.Acc {
 			to.Acc[c] += float64(w * x)
 		}
@@ -67,11 +69,11 @@ func Merge(a, b State) State {
 	return to
 }
 
-// none is whether a score, or a part with that largest score, has no weight beside the largest: it
-// is hidden, or the other is infinite.
+// none reports whether a score, or a part with that largest score, has no weight beside the largest
+// score most. That is so if it is hidden, or if only most is infinite.
 func none(s, most float64) bool { return math.IsInf(s, -1) || math.IsInf(most, 1) && s < most }
 
-// relative is exp(s - m), 1 where both are the same infinity.
+// relative returns exp(s - m), or 1 if both are the same infinity.
 func relative(s, m float64) float64 {
 	if s == m {
 		return 1
@@ -79,10 +81,11 @@ func relative(s, m float64) float64 {
 	return math.Exp(s - m)
 }
 
-// torn is whether more than one score was +Inf: there is no saying how they share the weight.
+// torn reports whether more than one score was +Inf, so that their shares of the weight are
+// undefined.
 func (x *State) torn() bool { return math.IsInf(x.Max, 1) && x.Sum > 1 }
 
-// Output is acc / l: the rows of V, each by its weight. It is 0 where no key was visible.
+// Output returns acc / l: the weighted mean of the rows of V. It is 0 if no key was visible.
 func (x *State) Output() []float64 {
 	out := slices.Clone(x.Acc)
 	switch {
@@ -96,7 +99,7 @@ func (x *State) Output() []float64 {
 	return out
 }
 
-// LSE is log sum_j exp(s_j): -Inf where no key was visible.
+// LSE returns log sum_j exp(s_j), or -Inf if no key was visible.
 func (x *State) LSE() float64 {
 	if x.torn() {
 		return math.NaN()

@@ -23,7 +23,7 @@ func matrix(r *rand.Rand, rows, columns int) *mat.Dense {
 	return m
 }
 
-// plain is softmax attention as it is written: all scores, then all weights, then the output.
+// plain returns softmax attention as defined: all scores, then all weights, then the output.
 func plain(q, k, v *mat.Dense, scale float64, sees func(i, j int) bool) (out *mat.Dense, lse []float64) {
 	nq, _ := q.Dims()
 	nk, dv := v.Dims()
@@ -45,7 +45,7 @@ func plain(q, k, v *mat.Dense, scale float64, sees func(i, j int) bool) (out *ma
 	return out, lse
 }
 
-// near demands |got-want| <= bound; equal infinities are equal, and so are NaN and NaN.
+// near requires |got-want| <= bound; equal infinities are equal, and NaN equals NaN.
 func near(t rapid.TB, what string, got, want []float64, bound float64) {
 	t.Helper()
 	for i := range want {
@@ -79,7 +79,7 @@ func TestAttend(t *testing.T) {
 	}
 }
 
-// What is hidden may be anything.
+// TestMasksSelect checks that a hidden key has no effect, whatever it holds.
 func TestMasksSelect(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	q, k, v, dO := matrix(r, 5, 3), matrix(r, 9, 3), matrix(r, 9, 2), matrix(r, 5, 2)
@@ -103,7 +103,7 @@ func TestMasksSelect(t *testing.T) {
 	near(t, "dK of a hidden key", dk2.RawRowView(1), []float64{0, 0, 0}, 0)
 }
 
-// No exponential is larger than 1, so no score is too large.
+// TestLargeScores checks that no score is too large, since no exponential is larger than 1.
 func TestLargeScores(t *testing.T) {
 	s := streaming.NewState(1)
 	s.Push([]float64{1e4, -1e4}, mat.NewDense(2, 1, []float64{1, 2}))
@@ -112,7 +112,7 @@ func TestLargeScores(t *testing.T) {
 	near(t, "LSE", []float64{s.LSE()}, []float64{1e4 + math.Log(4)}, 1e-9)
 }
 
-// Infinite scores and NaN, block by block, as package attn has them.
+// TestInfinities checks infinite scores and NaN against package attn, block by block.
 func TestInfinities(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -143,8 +143,8 @@ func TestInfinities(t *testing.T) {
 	}
 }
 
-// Any split of the keys into blocks, pushed or merged in any order, is the softmax over all of
-// them.
+// TestAnySplit checks that any split of the keys into blocks, pushed or merged in any order, gives
+// the softmax over all keys.
 func TestAnySplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "keys")
@@ -186,7 +186,7 @@ func TestAnySplit(t *testing.T) {
 	})
 }
 
-// A state is its own: neither pushing nor merging changes what went in.
+// TestMergeLeavesItsOperands checks that neither pushing nor merging changes its operands.
 func TestMergeLeavesItsOperands(t *testing.T) {
 	x, y := streaming.NewState(1), streaming.NewState(1)
 	x.Push([]float64{1}, mat.NewDense(1, 1, []float64{2}))
@@ -225,7 +225,7 @@ func TestShapes(t *testing.T) {
 	for says, f := range map[string]func(){
 		"K has 2 columns": func() { streaming.Attend(m(1, 3), m(4, 2), m(4, 2), streaming.Options{}) },
 		"V has 5 rows":    func() { streaming.Attend(m(1, 3), m(4, 3), m(5, 2), streaming.Options{}) },
-		"LSE of 2 rows": func() {
+		"LSE has 2 rows": func() {
 			streaming.Backward(m(1, 3), m(4, 3), m(4, 2), m(1, 2), []float64{0, 0}, m(1, 2), streaming.Options{})
 		},
 		"2 scores":             func() { s := streaming.NewState(1); s.Push([]float64{1, 2}, m(1, 1)) },
