@@ -1,11 +1,11 @@
-// Package bridge carries the matrices of package theory to a kernel and its answer back: a float64
-// matrix is rounded to float32, one call is made, and what comes back stands beside the error that
-// float32 arithmetic may have left in it (package oracle). The same call can be answered by the
-// definition in float64 alone, so that whatever is said of attention can be asked of the definition
-// and of every kernel in the same words.
+// Package bridge passes the matrices of package theory to a kernel and returns its answer. It
+// rounds each float64 matrix to float32 and makes one call. Each number of the answer comes with
+// the error that float32 arithmetic may have left in it (package oracle). The definition can answer
+// the same call in float64 alone. So a statement about attention is checked in the same words
+// against the definition and against every kernel.
 //
-// A call is one batch entry and one head. Nothing here is fast: mathematics is looked at through
-// it, not timed.
+// A call is one batch entry and one head. Nothing here is fast: the bridge is for checking, not for
+// timing.
 package bridge
 
 import (
@@ -19,19 +19,19 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// An Attention answers calls. Its zero value is the definition.
+// An Attention answers calls, with a kernel or, if it is the zero value, with the definition.
 type Attention struct{ kernel attn.Kernel }
 
-// Through is a kernel as an Attention.
+// Through returns an Attention that answers with the kernel k.
 func Through(k attn.Kernel) Attention { return Attention{k} }
 
-// Kernel is the kernel that answers; nil is the definition.
+// Kernel returns the kernel that answers, or nil for the definition.
 func (a Attention) Kernel() attn.Kernel { return a.kernel }
 
 // Definition is the name of the zero Attention.
 const Definition = "definition"
 
-// Name is Definition, or algorithm and instruction set, such as "flash/avx512".
+// Name returns Definition, or algorithm and instruction set, such as "flash/avx512".
 func (a Attention) Name() string {
 	if a.kernel == nil {
 		return Definition
@@ -40,20 +40,26 @@ func (a Attention) Name() string {
 	return algo + "/" + isa
 }
 
-// A Call is what is asked. Q has a row a query, K and V have one a key.
+// A Call holds the operands of one attention. Q has a row for each query, K and V have a row for
+// each key.
 type Call struct {
 	Q, K, V *mat.Dense
-	Problem attn.Problem // mask, score, wants; its sizes are those of the matrices
-	Args    attn.Args    // operands of masks and terms; Q, K, V, Out and Stats are those of the matrices
+	// Problem sets mask, score and wanted results. Its sizes are taken from the matrices.
+	Problem attn.Problem
+	// Args holds the operands of masks and terms. Q, K, V, Out and Stats are taken from the
+	// matrices.
+	Args attn.Args
 
-	DO, DLSE, DEntropy *mat.Dense // where any is set, gradients are made; DLSE and DEntropy have one column
+	// DO, DLSE and DEntropy are the incoming gradients; setting any of them asks for gradients.
+	// DLSE and DEntropy have one column.
+	DO, DLSE, DEntropy *mat.Dense
 }
 
-// Values are numbers with the error that float32 may have left in each. Nil where they were not
-// asked for.
+// Values holds numbers X and the error Tol that float32 may have left in each. Both are nil if the
+// call did not ask for them.
 type Values struct{ X, Tol *mat.Dense }
 
-// An Answer is what comes back. Row values have one column.
+// An Answer holds the results of a Call. Values of rows have one column.
 type Answer struct {
 	O                       Values
 	LSE, Mean, Entropy, Max Values
@@ -62,14 +68,14 @@ type Answer struct {
 	DQ, DK, DV, DRelative, DMetric, DBias Values
 }
 
-// Float32 is m with every number rounded to float32: what a kernel makes of an operand.
+// Float32 returns m with every number rounded to float32, as kernels get it.
 func Float32(m mat.Matrix) *mat.Dense {
 	var to mat.Dense
 	to.Apply(func(_, _ int, x float64) float64 { return float64(float32(x)) }, m)
 	return &to
 }
 
-// Tensor is m as an operand of one batch entry and one head.
+// Tensor returns m as an operand of one batch entry and one head.
 func Tensor(m mat.Matrix) attn.Tensor {
 	r, c := m.Dims()
 	t := attn.New(attn.BHSD, 1, r, 1, c)
@@ -81,7 +87,7 @@ func Tensor(m mat.Matrix) attn.Tensor {
 	return t
 }
 
-// Attend answers a call. Where the kernel does not do what is asked, the error is
+// Attend answers a call. If the kernel does not support the problem, the error wraps
 // attn.ErrUnsupported.
 func (a Attention) Attend(c Call) (*Answer, error) {
 	q, err := c.begin()
@@ -99,7 +105,7 @@ func (a Attention) Attend(c Call) (*Answer, error) {
 	return q.answer(a.kernel == nil)
 }
 
-// A question is a call as tensors.
+// A question is a call in tensors.
 type question struct {
 	p     attn.Problem
 	a     attn.Args
@@ -107,7 +113,7 @@ type question struct {
 	grads bool
 }
 
-// begin lays the operands out.
+// begin converts the operands to tensors and checks the problem.
 func (c *Call) begin() (*question, error) {
 	q := &question{p: c.Problem, a: c.Args, grads: c.DO != nil || c.DLSE != nil || c.DEntropy != nil}
 	p, a := &q.p, &q.a
@@ -115,7 +121,7 @@ func (c *Call) begin() (*question, error) {
 	nk, d := c.K.Dims()
 	rows, dv := c.V.Dims()
 	if rows != nk {
-		return nil, fmt.Errorf("rows of K and V are %d and %d: there is one value a key", nk, rows)
+		return nil, fmt.Errorf("rows of K and V are %d and %d, want one value for each key", nk, rows)
 	}
 	p.Batch, p.HeadsQ, p.HeadsKV, p.SeqQ, p.SeqKV, p.Dim, p.DimV = 1, 1, 1, nq, nk, d, dv
 	if dq != d {
@@ -180,7 +186,7 @@ func (c *Call) begin() (*question, error) {
 	return q, p.Check(a)
 }
 
-// run asks a kernel.
+// run runs the kernel.
 func (q *question) run(k attn.Kernel) error {
 	plan, err := k.Plan(q.p, nil)
 	if err != nil {
@@ -196,7 +202,7 @@ func (q *question) run(k attn.Kernel) error {
 	return nil
 }
 
-// define fills Out and the row values with the definition, which the gradients start from.
+// define fills Out and the row values from the definition. The gradients use them.
 func (q *question) define() error {
 	o, err := oracle.New(q.p, &q.a)
 	if err != nil {
@@ -220,7 +226,8 @@ func (q *question) define() error {
 	return nil
 }
 
-// answer puts tolerances beside what a kernel wrote, or the definition's numbers in its place.
+// answer returns the numbers that a kernel wrote, or the definition's numbers, each with its
+// tolerance.
 func (q *question) answer(define bool) (*Answer, error) {
 	o, err := oracle.New(q.p, &q.a)
 	if err != nil {
@@ -252,7 +259,7 @@ func (q *question) answer(define bool) (*Answer, error) {
 	if !q.grads {
 		return ans, nil
 	}
-	biases := 0 // numbers of dBias so far: they come one by one
+	biases := 0 // numbers of dBias so far; they arrive one by one
 	_, err = o.EachGrad(&q.g, func(name string, at oracle.Index, got []float32, want, tol []float64) {
 		to, rows := map[string]*Values{
 			"dQ": &ans.DQ, "dK": &ans.DK, "dV": &ans.DV, "dRelative": &ans.DRelative, "dMetric": &ans.DMetric, "dBias": &ans.DBias,
@@ -272,8 +279,8 @@ func (q *question) answer(define bool) (*Answer, error) {
 	return ans, err
 }
 
-// put writes to row i, of so many, from a column on: what a kernel wrote, or the definition's
-// numbers.
+// put writes to row i of a matrix with the given rows, starting at column from. It writes the
+// kernel's numbers, or the definition's if define is set.
 func (v *Values) put(rows, cols, i, from int, got []float32, want, tol []float64, define bool) {
 	if v.X == nil {
 		v.X, v.Tol = mat.NewDense(rows, cols, nil), mat.NewDense(rows, cols, nil)

@@ -15,7 +15,7 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// example is the first worked example of the source documents.
+// example returns the first worked example of the source documents.
 func example() bridge.Call {
 	return bridge.Call{
 		Q: mat.NewDense(2, 2, []float64{1, 0, 0, 1}),
@@ -24,13 +24,13 @@ func example() bridge.Call {
 	}
 }
 
-// random is a call of 4 queries and 6 keys, d = 4 and d_v = 3.
+// random returns a call of 4 queries and 6 keys, d = 4 and d_v = 3.
 func random(r *rand.Rand) bridge.Call {
 	return bridge.Call{Q: normal(r, 4, 4), K: normal(r, 6, 4), V: normal(r, 6, 3)}
 }
 
-// normal is a matrix of normal numbers in 256ths, which float32 holds, and holds still when a small
-// power of two is added.
+// normal returns a matrix of normal numbers in multiples of 1/256. float32 holds them exactly, also
+// after adding a small power of two.
 func normal(r *rand.Rand, rows, cols int) *mat.Dense {
 	m := mat.NewDense(rows, cols, nil)
 	m.Apply(func(_, _ int, _ float64) float64 { return math.Round(256*r.NormFloat64()) / 256 }, m)
@@ -39,7 +39,7 @@ func normal(r *rand.Rand, rows, cols int) *mat.Dense {
 
 func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// everyone is who is asked: the definition, and a kernel.
+// everyone returns the definition and a kernel.
 func everyone() []bridge.Attention { return []bridge.Attention{{}, bridge.Through(naive.New())} }
 
 func ask(t *testing.T, a bridge.Attention, c bridge.Call) *bridge.Answer {
@@ -51,8 +51,8 @@ func ask(t *testing.T, a bridge.Attention, c bridge.Call) *bridge.Answer {
 	return ans
 }
 
-// digits holds numbers to printed ones: half a unit of the eighth decimal, and the tolerance
-// besides.
+// digits requires that numbers agree with printed ones within half a unit of the eighth decimal
+// plus the tolerance.
 func digits(t *testing.T, what string, got bridge.Values, want ...float64) {
 	t.Helper()
 	if got.X == nil {
@@ -69,7 +69,7 @@ func digits(t *testing.T, what string, got bridge.Values, want ...float64) {
 	}
 }
 
-// agree holds a kernel's answer to the definition's.
+// agree requires that a kernel's answer agrees with the definition's.
 func agree(t *testing.T, what string, got, want bridge.Values) {
 	t.Helper()
 	if (got.X == nil) != (want.X == nil) {
@@ -92,7 +92,7 @@ func agree(t *testing.T, what string, got, want bridge.Values) {
 	}
 }
 
-// values are all of an answer, by name.
+// values returns all values of an answer, by name.
 func values(a *bridge.Answer) map[string]bridge.Values {
 	return map[string]bridge.Values{
 		"O": a.O, "LSE": a.LSE, "Mean": a.Mean, "Entropy": a.Entropy, "Max": a.Max, "Weights": a.Weights, "Scores": a.Scores,
@@ -100,7 +100,7 @@ func values(a *bridge.Answer) map[string]bridge.Values {
 	}
 }
 
-// has holds an answer to the values that were asked for.
+// has requires that an answer holds exactly the values that were asked for.
 func has(t *testing.T, a *bridge.Answer, asked ...string) {
 	t.Helper()
 	for name, v := range values(a) {
@@ -155,8 +155,8 @@ func TestAllAtOnce(t *testing.T) {
 	}
 }
 
-// The gradients of half the square of the output, and of LSE and entropy, against differences of
-// the definition's own float64 numbers.
+// TestGradients checks the gradients of half the square of the output, and of LSE and entropy,
+// against differences of the definition in float64.
 func TestGradients(t *testing.T) {
 	for _, who := range everyone() {
 		call := example()
@@ -185,8 +185,8 @@ func TestGradients(t *testing.T) {
 	}
 }
 
-// slopes holds gradients to differences of the loss that they are of. Scores of the definition are
-// rounded to float32, so steps are wide.
+// slopes requires that gradients agree with differences of their loss. The definition rounds scores
+// to float32, so the steps are wide.
 func slopes(t *testing.T, what string, call bridge.Call, ans *bridge.Answer) {
 	t.Helper()
 	const step = 1. / 64
@@ -219,7 +219,7 @@ func slopes(t *testing.T, what string, call bridge.Call, ans *bridge.Answer) {
 					defer o.x.Set(i, j, keep)
 					return loss()
 				}
-				// Richardson's: the error is of the fourth order in the step.
+				// Richardson extrapolation: the error is of the fourth order in the step.
 				near, far := (at(step)-at(-step))/(2*step), (at(2*step)-at(-2*step))/(4*step)
 				if got, want := o.dx.At(i, j), (4*near-far)/3; !(math.Abs(got-want) <= 5e-5*(1+math.Abs(want))) {
 					t.Errorf("%s: %s (%d, %d) is %v, differences give %v", what, o.name, i, j, got, want)
@@ -280,8 +280,8 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// The gradient by a bias is the gradient by the finished score, A (dA - rowsum(A dA)): every number
-// of it in its own place.
+// TestBiasGradient checks that the gradient by a bias is the gradient by the final score, A (dA -
+// rowsum(A dA)), element by element.
 func TestBiasGradient(t *testing.T) {
 	call := example()
 	call.DO = ask(t, bridge.Attention{}, call).O.X
@@ -304,8 +304,8 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// Calls that cannot be are errors that name what is wrong, and not ones that say the kernel could
-// not.
+// TestBadCalls checks that invalid calls return errors that name the cause and do not wrap
+// ErrUnsupported.
 func TestBadCalls(t *testing.T) {
 	r := source(12)
 	for _, c := range []struct {
@@ -325,7 +325,8 @@ func TestBadCalls(t *testing.T) {
 		{"Bias", func(c *bridge.Call) {
 			c.Problem.Score.Terms, c.Args.Terms.Bias = attn.TermBias, bridge.Tensor(normal(r, 4, 5))
 		}},
-		{"Bias", func(c *bridge.Call) { c.Args.Terms.Bias = bridge.Tensor(normal(r, 4, 6)) }}, // given and not asked for
+		// Given but not enabled.
+		{"Bias", func(c *bridge.Call) { c.Args.Terms.Bias = bridge.Tensor(normal(r, 4, 6)) }},
 		{"Allowed", func(c *bridge.Call) {
 			c.Problem.Mask = attn.Full().With(attn.PackedBitmap)
 			c.Args.Allowed = attn.Pack(3, 6, func(_, _ int) bool { return true })
@@ -343,7 +344,7 @@ func TestBadCalls(t *testing.T) {
 	}
 }
 
-// A plan that holds something is closed.
+// TestClosed checks that a plan with resources is closed.
 func TestClosed(t *testing.T) {
 	k := &holding{Kernel: naive.New()}
 	ask(t, bridge.Through(k), example())
@@ -352,7 +353,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// holding is a kernel that counts what its plans hold.
+// holding is a kernel that counts the resources that its plans hold.
 type holding struct {
 	attn.Kernel
 	planned, closed int
@@ -398,7 +399,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// The same question for the definition and for a kernel.
+// The same call to the definition and to a kernel.
 func Example() {
 	call := bridge.Call{
 		Q:       mat.NewDense(2, 2, []float64{1, 0, 0, 1}),

@@ -136,7 +136,7 @@ func TestShapesAreNamed(t *testing.T) {
 		"J has 3 rows":                func() { Pull(g, mat.NewDense(3, 2, nil)) },
 		"the gradient has 3 numbers":  func() { _, _ = Natural(g, make([]float64, 3), 0) },
 		"2 probabilities for 3 score": func() { Expected([]float64{.5, .5}, mat.NewDense(3, 2, nil)) },
-		"3 parameters, want 2":          func() { OfQueries(g, 1, 1).Loss(make([]float64, 3), g) },
+		"3 parameters, want 2":        func() { OfQueries(g, 1, 1).Loss(make([]float64, 3), g) },
 	} {
 		func() {
 			defer func() {
