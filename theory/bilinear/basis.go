@@ -6,28 +6,29 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Basis is a change of basis: an invertible matrix B under which the components of vectors become
-// v' = B v. Covectors and forms become what leaves pairings and forms as they are.
+// A Basis is a change of basis: an invertible matrix B, with v' = B v for the components of
+// vectors. Covectors and forms change so that their values on vectors stay the same.
 type Basis struct {
 	b  *mat.Dense
 	lu mat.LU
 }
 
-// NewBasis is the change of basis by a matrix, which must be square and invertible.
+// NewBasis returns the change of basis by a matrix. It returns an error if the matrix is not square
+// and invertible.
 func NewBasis(b mat.Matrix) (*Basis, error) {
 	r, c := b.Dims()
 	if r != c || r == 0 {
-		return nil, fmt.Errorf("bilinear: change of basis %d by %d: %w", r, c, ErrShape)
+		return nil, fmt.Errorf("bilinear: got a change of basis %d by %d: %w", r, c, ErrShape)
 	}
 	t := &Basis{b: mat.DenseCopyOf(b)}
 	t.lu.Factorize(b)
 	if cond := t.lu.Cond(); !(cond <= mat.ConditionTolerance) {
-		return nil, fmt.Errorf("bilinear: change of basis with condition number %.3g, want an invertible matrix", cond)
+		return nil, fmt.Errorf("bilinear: got a change of basis with condition number %.3g, want an invertible matrix", cond)
 	}
 	return t, nil
 }
 
-// Vector is v'^a = B^a_b v^b.
+// Vector returns v'^a = B^a_b v^b.
 func (t *Basis) Vector(v []float64) []float64 {
 	fits("Basis.Vector", "a column of the new basis", rows(t.b), t.b, "v", len(v))
 	var to mat.VecDense
@@ -35,8 +36,7 @@ func (t *Basis) Vector(v []float64) []float64 {
 	return to.RawVector().Data
 }
 
-// Covector is u'_a = u_b (B^-1)^b_a, so that Pair of the new components is Pair of the old ones. It
-// solves Bᵀu' = u.
+// Covector returns u'_a = u_b (B^-1)^b_a, which leaves Pair unchanged. It solves Bᵀu' = u.
 func (t *Basis) Covector(u []float64) []float64 {
 	fits("Basis.Covector", "u", len(u), t.b, "a row of the new basis", rows(t.b))
 	var to mat.VecDense
@@ -44,8 +44,7 @@ func (t *Basis) Covector(u []float64) []float64 {
 	return to.RawVector().Data
 }
 
-// Form is M' = B^-T M B^-1, so that Form of the new components of two vectors is Form of the old
-// ones.
+// Form returns M' = B^-T M B^-1, which leaves the form of two vectors unchanged.
 func (t *Basis) Form(m mat.Matrix) *mat.Dense {
 	d := rows(t.b)
 	fits("Basis.Form", "an old vector", d, m, "an old vector", d)
@@ -55,23 +54,24 @@ func (t *Basis) Form(m mat.Matrix) *mat.Dense {
 	return mat.DenseCopyOf(both.T())
 }
 
-// Metric is the metric in the new basis. The error says that rounding has made it singular.
+// Metric returns the metric in the new basis. It returns an error if rounding has made it singular.
 func (t *Basis) Metric(g *Metric) (*Metric, error) {
 	m := t.Form(g)
 	var sym mat.Dense
-	sym.Add(m, m.T()) // rounding on the way, which grows with the condition of B, is not asymmetry
+	// Averaging removes the asymmetry of rounding, which grows with the condition of B.
+	sym.Add(m, m.T())
 	sym.Scale(.5, &sym)
 	return New(&sym)
 }
 
-// must panics with an error that NewBasis has ruled out.
+// must panics with an error that NewBasis has excluded.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("bilinear: %v", err))
 	}
 }
 
-// rows is the number of rows of a matrix.
+// rows returns the number of rows of a matrix.
 func rows(m mat.Matrix) int {
 	r, _ := m.Dims()
 	return r

@@ -16,7 +16,7 @@ import (
 	"attnlab/theory/tensor"
 )
 
-// vectors and matrices of standard normal numbers.
+// vector returns standard normal numbers.
 func vector(r *rand.Rand, n int) []float64 {
 	v := make([]float64, n)
 	for i := range v {
@@ -29,7 +29,7 @@ func matrix(r *rand.Rand, rows, columns int) *mat.Dense {
 	return mat.NewDense(rows, columns, vector(r, rows*columns))
 }
 
-// metric is a random metric that is not close to a singular one.
+// metric returns a random metric that is not close to a singular one.
 func metric(t interface{ Fatal(...any) }, r *rand.Rand, d int) *bilinear.Metric {
 	g := bilinear.Learned{W: matrix(r, d+2, d)}.Form()
 	for i := range d {
@@ -56,7 +56,7 @@ func near(t *testing.T, what string, got, want []float64, tol float64) {
 	}
 }
 
-// Every form is the contraction that its doc says, of rectangular matrices too.
+// TestForms checks every form against its contraction, for rectangular matrices too.
 func TestForms(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	u, v, m := vector(r, 2), vector(r, 3), matrix(r, 2, 3)
@@ -81,7 +81,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// A metric's methods are its equations; raising undoes lowering; angles come from cosines.
+// TestMetric checks a metric's methods against their equations, that raising undoes lowering, and
+// that angles agree with cosines.
 func TestMetric(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for d := 1; d <= 6; d++ {
@@ -118,7 +119,7 @@ func TestMetric(t *testing.T) {
 	}
 }
 
-// Small angles keep their digits, and vectors without a direction have no angle.
+// TestAngle checks that small angles keep their digits, and that a zero vector has no angle.
 func TestAngle(t *testing.T) {
 	m := bilinear.Euclidean(2)
 	u := []float64{1, 0}
@@ -136,7 +137,7 @@ func TestAngle(t *testing.T) {
 	}
 }
 
-// The metrics that have names.
+// TestConstructors checks the named metrics.
 func TestConstructors(t *testing.T) {
 	custom, err := bilinear.ScaledBy(2, .25)
 	if err != nil {
@@ -148,8 +149,10 @@ func TestConstructors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		m    *bilinear.Metric
-		want []float64 // of vectors of ones, and of the first basis vector with the sum of all
+		m *bilinear.Metric
+		// The squares of vectors of ones, and the product of the first basis vector with the sum of
+		// all.
+		want []float64
 	}{
 		{bilinear.Euclidean(3), []float64{3, 1}},
 		{bilinear.Scaled(4), []float64{2, .5}},
@@ -181,7 +184,7 @@ func TestConstructors(t *testing.T) {
 	}
 }
 
-// What is a metric and what is none, and why.
+// TestValidate checks which matrices are metrics, and the reasons for the others.
 func TestValidate(t *testing.T) {
 	inf := math.Inf(1)
 	for _, c := range []struct {
@@ -191,21 +194,21 @@ func TestValidate(t *testing.T) {
 	}{
 		{2, 2, []float64{2, .5, .5, 1}, nil},
 		{1, 1, []float64{1e-300}, nil},
-		{2, 2, []float64{1e30, 0, 0, 1e-30}, nil},        // units that differ
-		{2, 2, []float64{1e30, .5, .5, 1e-30}, nil},      // the same, with a cosine of one half
+		{2, 2, []float64{1e30, 0, 0, 1e-30}, nil},        // different units
+		{2, 2, []float64{1e30, .5, .5, 1e-30}, nil},      // and a cosine of 1/2
 		{2, 2, []float64{1, 1 - 1e-9, 1 - 1e-9, 1}, nil}, // nearly singular is not singular
 		{2, 2, []float64{1, .1 + .2, .3, 1}, nil},        // symmetric up to rounding
 		{2, 2, []float64{1, 0, 0, -1}, bilinear.ErrIndefinite},
-		{2, 2, []float64{1, 2, 2, 1}, bilinear.ErrIndefinite}, // no negative element
+		{2, 2, []float64{1, 2, 2, 1}, bilinear.ErrIndefinite}, // but no negative element
 		{2, 2, []float64{0, 1, 1, 0}, bilinear.ErrIndefinite},
-		{2, 2, []float64{0, 1e-20, 1e-20, 1}, bilinear.ErrIndefinite}, // by hardly anything
+		{2, 2, []float64{0, 1e-20, 1e-20, 1}, bilinear.ErrIndefinite}, // by very little
 		{2, 2, []float64{-1, 0, 0, -1}, bilinear.ErrIndefinite},
-		{3, 3, []float64{0, 0, 0, 0, 1, 2, 0, 2, 1}, bilinear.ErrIndefinite}, // and singular, but not only
+		{3, 3, []float64{0, 0, 0, 0, 1, 2, 0, 2, 1}, bilinear.ErrIndefinite}, // and singular too
 		{2, 2, []float64{0, 0, 0, 0}, bilinear.ErrSingular},
 		{2, 2, []float64{1, 2, 2, 4}, bilinear.ErrSingular},
 		{2, 2, []float64{1e-30, 2e-30, 2e-30, 4e-30}, bilinear.ErrSingular},
 		{2, 2, []float64{1, 0, 0, 0}, bilinear.ErrSingular},
-		{3, 3, []float64{2, 1, 3, 1, 1, 2, 3, 2, 5}, bilinear.ErrSingular}, // the last is the sum of the others
+		{3, 3, []float64{2, 1, 3, 1, 1, 2, 3, 2, 5}, bilinear.ErrSingular}, // the last is a sum
 		{2, 2, []float64{1, .5, .3, 1}, bilinear.ErrAsymmetric},
 		{2, 2, []float64{1, 1e-9, 0, 1}, bilinear.ErrAsymmetric},
 		{2, 2, []float64{1, math.NaN(), 0, 1}, bilinear.ErrNotFinite},
@@ -226,14 +229,15 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Signs decide: matrices made with eigenvalues of known signs are judged by them, whatever the
-// basis and the units are.
+// TestValidateProperties checks matrices made with eigenvalues of known signs: the signs decide, in
+// any basis and units.
 func TestValidateProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 5))
 		d := rapid.IntRange(1, 6).Draw(t, "d")
 		signs := rapid.SliceOfN(rapid.SampledFrom([]float64{1, 1, 1, 0, -1}), d, d).Draw(t, "signs")
-		b := matrix(r, d, d) // g = bᵀ diag(signs) b, where no column is nearly one of the others
+		// g = bᵀ diag(signs) b; skip b if one column is nearly one of the others.
+		b := matrix(r, d, d)
 		if mat.Cond(b, 2) > 100 {
 			t.Skip("nearly singular")
 		}
@@ -258,8 +262,8 @@ func TestValidateProperties(t *testing.T) {
 	})
 }
 
-// An inner product: symmetric, linear, positive, with the inequalities of Cauchy and Schwarz and of
-// the triangle.
+// TestInnerProperties checks that the inner product is symmetric, linear and positive, and
+// satisfies the inequalities of Cauchy and Schwarz and of the triangle.
 func TestInnerProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 6))
@@ -278,7 +282,7 @@ func TestInnerProperties(t *testing.T) {
 	})
 }
 
-// Nothing that is measured depends on the basis.
+// TestBasis checks that no measured value depends on the basis.
 func TestBasis(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
@@ -330,7 +334,7 @@ func TestBasis(t *testing.T) {
 	}
 }
 
-// WᵀW, its rank, and its gradient against differences.
+// TestLearned checks WᵀW, its rank, and its gradient against differences.
 func TestLearned(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	l := bilinear.Learned{W: mat.NewDense(2, 2, []float64{1, 2, 3, 4})}
@@ -360,7 +364,8 @@ func TestLearned(t *testing.T) {
 		near(t, "Inner", []float64{l.Inner(u, v)}, []float64{bilinear.Form(u, l.Form(), v)}, 1e-12)
 	}
 
-	weights := matrix(r, 3, 3) // of a loss sum_ab weights_ab sin g_ab, whose gradient is not symmetric
+	// The loss is sum_ab weights_ab sin g_ab, whose gradient is not symmetric.
+	weights := matrix(r, 3, 3)
 	loss := func(w []float64) float64 {
 		g, sum := bilinear.Learned{W: mat.NewDense(2, 3, w)}.Form(), 0.0
 		for a := range 3 {
@@ -379,7 +384,7 @@ func TestLearned(t *testing.T) {
 	near(t, "Grad", l.Grad(&dg).RawMatrix().Data, want, 1e-8)
 }
 
-// What does not fit is a panic that says what.
+// TestPanics checks that operands that do not fit cause a panic that says why.
 func TestPanics(t *testing.T) {
 	m := bilinear.Euclidean(2)
 	two, three := []float64{1, 2}, []float64{1, 2, 3}
@@ -390,14 +395,14 @@ func TestPanics(t *testing.T) {
 		"Quadratic: v has 2 components, v has 2, and the matrix is 2 by 3":               func() { bilinear.Quadratic(two, wide) },
 		"Forms: a row of u has 3 components, a row of v has 2, and the matrix is 2 by 2": func() { bilinear.Forms(wide, square, square) },
 		"RowForms: u has 2 rows and v has 1":                                             func() { bilinear.RowForms(square, square, mat.NewDense(1, 2, nil)) },
-		"Metric.Lower of a vector with 3 components, and the metric has dimension 2":     func() { m.Lower(three) },
+		"Metric.Lower: got a vector with 3 components, want 2":                           func() { m.Lower(three) },
 		"Metric.Raise":     func() { m.Raise(three) },
 		"Metric.Inner":     func() { m.Inner(two, three) },
 		"Metric.Norm":      func() { m.Angle(three, two) },
 		"Metric.Distance":  func() { m.Distance(two, three) },
 		"Metric.LowerRows": func() { m.LowerRows(wide) },
 		"Metric.RaiseRows": func() { m.RaiseRows(wide) },
-		"Learned.Project of a vector with 2 components, and W has 3 columns": func() { bilinear.Learned{W: wide}.Inner(three, two) },
+		"Learned.Project: v has 2 components, want 3": func() { bilinear.Learned{W: wide}.Inner(three, two) },
 	} {
 		func() {
 			defer func() {

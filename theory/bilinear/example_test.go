@@ -9,8 +9,8 @@ import (
 	"attnlab/theory/bilinear"
 )
 
-// The scores of attention are a bilinear form with an explicit metric: here those of the first
-// worked example.
+// The scores of attention are a bilinear form with an explicit metric. These are the scores of the
+// first worked example.
 func ExampleForms() {
 	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})
@@ -20,7 +20,7 @@ func ExampleForms() {
 	// ⎣0.00000000  0.70710678  0.70710678⎦
 }
 
-// An index goes down with the metric, and up again with its inverse.
+// The metric lowers an index, and its inverse raises it again.
 func ExampleMetric_Lower() {
 	g, err := bilinear.New(mat.NewDense(3, 3, []float64{1, .5, 0, .5, 1, .5, 0, .5, 1}))
 	if err != nil {
@@ -38,8 +38,8 @@ func ExampleMetric_Lower() {
 	// ⎣ 0.500  -1.000   1.500⎦
 }
 
-// A matrix of rank 1 is symmetric and has no negative eigenvalue, and yet is no metric: it cannot
-// be undone.
+// A matrix of rank 1 is symmetric and has no negative eigenvalue, but it has no inverse, so it is
+// no metric.
 func ExampleValidate() {
 	for _, g := range [][]float64{{2, .5, .5, 1}, {1, 2, 2, 4}, {1, 2, 2, 1}, {1, .5, .3, 1}} {
 		fmt.Println(reason(bilinear.Validate(mat.NewDense(2, 2, g))))
@@ -51,8 +51,7 @@ func ExampleValidate() {
 	// not symmetric
 }
 
-// A metric that is learned: the form of a W is positive definite only where W has a row for each
-// dimension, or more, that are independent.
+// The form of a learned W is a metric only if W has as many independent rows as dimensions.
 func ExampleLearned() {
 	l := bilinear.Learned{W: mat.NewDense(2, 2, []float64{1, 2, 3, 4})}
 	fmt.Println(mat.Formatted(l.Form()), l.Rank())
@@ -69,7 +68,7 @@ func ExampleLearned() {
 	// 1 singular: some vector other than 0 is orthogonal to all
 }
 
-// reason is the part of an error that says which demand is not met.
+// reason returns the reason that an error wraps.
 func reason(err error) error {
 	for _, r := range []error{bilinear.ErrAsymmetric, bilinear.ErrIndefinite, bilinear.ErrSingular} {
 		if errors.Is(err, r) {

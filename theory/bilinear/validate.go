@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Reasons for which a matrix is no metric.
+// The reasons for which a matrix is no metric.
 var (
 	ErrShape      = errors.New("want a square matrix of one row or more")
 	ErrNotFinite  = errors.New("not finite")
@@ -20,14 +20,13 @@ var (
 // eps is the distance from 1 to the next float64.
 const eps = 0x1p-52
 
-// Validate says why a matrix is no metric, in an error that wraps one of the reasons. It is nil for
-// a metric.
+// Validate returns nil for a metric, and otherwise an error that wraps one of the reasons above.
 func Validate(g mat.Matrix) error {
 	_, err := symmetric(g)
 	return err
 }
 
-// symmetric is a matrix as a metric tensor, if it is one.
+// symmetric returns a matrix as a metric tensor, or the error of Validate.
 func symmetric(g mat.Matrix) (*mat.SymDense, error) {
 	d, columns := g.Dims()
 	if d != columns || d == 0 {
@@ -57,9 +56,9 @@ func symmetric(g mat.Matrix) (*mat.SymDense, error) {
 	return sym, nil
 }
 
-// positive says why a symmetric matrix is not positive definite. With each basis vector taken to
-// length 1, g_ab / √(g_aa g_bb), it has eigenvalues of the same signs (Sylvester's law of inertia),
-// and what rounding does to them is known.
+// positive returns an error if a symmetric matrix is not positive definite. It scales each basis
+// vector to length 1: g_ab / √(g_aa g_bb) has eigenvalues of the same signs (Sylvester's law of
+// inertia), and a known bound on their rounding errors.
 func positive(g *mat.SymDense) error {
 	d := g.SymmetricDim()
 	unit := make([]float64, d)
@@ -70,8 +69,8 @@ func positive(g *mat.SymDense) error {
 		case x > 0:
 			unit[i] = math.Sqrt(x)
 		default:
-			// Of a vector with square 0, v + t w has the square 2t <v, w> + t² <w, w>, which is
-			// negative for some small t unless <v, w> = 0.
+			// If v has square 0, v + t w has the square 2t <v, w> + t² <w, w>. This is negative for
+			// some small t unless <v, w> = 0.
 			for j := range d {
 				if y := g.At(i, j); y != 0 {
 					return fmt.Errorf("bilinear: metric with 0 at (%d, %d) and %v at (%d, %d): %w", i, i, y, i, j, ErrIndefinite)
@@ -88,7 +87,7 @@ func positive(g *mat.SymDense) error {
 	}
 	var eigen mat.EigenSym
 	if !eigen.Factorize(scaled, false) {
-		return errors.New("bilinear: metric whose eigenvalues are not found")
+		return errors.New("bilinear: the eigenvalues of the metric do not converge")
 	}
 	zero := 8 * float64(d) * eps
 	switch least := eigen.Values(nil)[0]; {

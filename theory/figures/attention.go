@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	side  = 6 * vg.Centimeter // of a panel with a matrix
+	side  = 6 * vg.Centimeter // width and height of a panel with a matrix
 	strip = 5 * vg.Centimeter // height of a panel with lines
 )
 
-// AttentionWeights draws attention step by step: scores, weights and output of a decomposition. The
-// names of queries and keys may be nil. Numbers stand in the cells while there are few.
+// AttentionWeights draws the scores, weights and output of a decomposition. The names of queries
+// and keys may be nil. Small matrices have numbers in their cells.
 func AttentionWeights(d *scorers.Decomposition, queries, keys []string) Figure {
 	write := func(m mat.Matrix) func(float64) string {
 		if r, c := m.Dims(); r > 12 || c > 12 {
@@ -41,7 +41,7 @@ func AttentionWeights(d *scorers.Decomposition, queries, keys []string) Figure {
 	}
 }
 
-// hide puts NaN in place of the scores of hidden keys, which have no colour.
+// hide replaces the scores of hidden keys by NaN, which is drawn grey.
 func hide(scores mat.Matrix) *mat.Dense {
 	var to mat.Dense
 	to.Apply(func(_, _ int, s float64) float64 {
@@ -53,15 +53,16 @@ func hide(scores mat.Matrix) *mat.Dense {
 	return &to
 }
 
-// Heads draws the weights of several heads beside each other on one scale of colours, with the mean
-// over the queries of exp(H), the keys that a head looks at.
+// Heads draws the weights of several heads side by side on one colour scale. Each title has the
+// mean over the queries of exp(H), the number of keys that the head looks at.
 func Heads(names []string, weights []*mat.Dense) Figure {
 	top := 0.0
 	for _, w := range weights {
 		top = max(top, largest(w))
 	}
 	colors := blues(top)
-	colors.root = true // a row of many keys has but small weights
+	// The weights of a row of many keys are small.
+	colors.root = true
 	var panels []*Panel
 	for h, w := range weights {
 		keys := 0.0
@@ -80,17 +81,17 @@ func Heads(names []string, weights []*mat.Dense) Figure {
 	rows := grid(min(4, max(len(panels), 1)), panels)
 	return Figure{
 		Name: "heads", Width: vg.Length(len(rows[0])) * side, Height: vg.Length(len(rows)) * side, Rows: rows,
-		Caption: "The weights of several heads. Above each is the mean number of keys that a query looks at, exp(H).",
+		Caption: "The weights of several heads. Each title has the mean number of keys that a query looks at, exp(H).",
 	}
 }
 
-// A Metric is a bilinear form, with its name.
+// A Metric is a named bilinear form.
 type Metric struct {
 	Name string
 	M    mat.Matrix
 }
 
-// Metrics draws the weights that the same queries and keys have under different metrics.
+// Metrics draws the weights of the same queries and keys under different metrics.
 func Metrics(q, k mat.Matrix, metrics []Metric) Figure {
 	var panels []*Panel
 	for _, g := range metrics {
@@ -102,16 +103,17 @@ func Metrics(q, k mat.Matrix, metrics []Metric) Figure {
 	rows := grid(min(4, max(len(panels), 1)), panels)
 	return Figure{
 		Name: "metrics", Width: vg.Length(len(rows[0])) * side, Height: vg.Length(len(rows)) * side, Rows: rows,
-		Caption: "What the metric does: the same queries and keys, compared by different bilinear forms. A form that is not symmetric compares queries with keys " +
-			"otherwise than keys with queries.",
+		Caption: "The same queries and keys, compared by different bilinear forms. A form that is not symmetric compares queries with keys " +
+			"differently from keys with queries.",
 	}
 }
 
-// A Mask is what the queries see: a line for each, with '#' for a key that it sees, as attn's
-// Problem.Picture draws it.
+// A Mask shows which keys each query sees. Picture has a line for each query, with '#' for a
+// visible key, as attn's Problem.Picture draws it.
 type Mask struct{ Name, Picture string }
 
-// Masks draws masks beside each other: dark is seen. Above each is the share of the pairs that is.
+// Masks draws masks side by side, with visible keys dark. Each title has the share of visible
+// pairs.
 func Masks(masks []Mask) Figure {
 	var panels []*Panel
 	for _, m := range masks {
@@ -137,6 +139,6 @@ func Masks(masks []Mask) Figure {
 	rows := grid(min(4, max(len(panels), 1)), panels)
 	return Figure{
 		Name: "masks", Width: vg.Length(len(rows[0])) * side * .85, Height: vg.Length(len(rows)) * side * .95, Rows: rows,
-		Caption: "What each query sees: a dark cell is a key that has a weight. Above each mask is the share of the pairs that are left to compute.",
+		Caption: "The keys that each query sees: a dark cell is a key that has a weight. Each title has the share of the pairs to compute.",
 	}
 }

@@ -19,19 +19,20 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A scale turns numbers to colours: from its first colour at min to its last one at max, evenly; or
-// a colour for each band between levels.
+// A scale maps numbers to colours. It runs linearly from the first colour at min to the last one at
+// max, or has one colour for each band between levels.
 type scale struct {
 	min, max float64
 	colors   []color.RGBA
 	levels   []float64
-	root     bool // evenly by the square root, which tells small numbers apart
+	// root spaces the colours by the square root, which separates small numbers.
+	root bool
 }
 
-// hidden is the colour of what is not a number.
+// hidden is the colour of NaN.
 var hidden = color.RGBA{0xee, 0xee, 0xee, 0xff}
 
-// at is the colour of a number.
+// at returns the colour of a number.
 func (s *scale) at(v float64) color.RGBA {
 	if math.IsNaN(v) {
 		return hidden
@@ -43,19 +44,19 @@ func (s *scale) at(v float64) color.RGBA {
 	case s.levels != nil:
 		t = float64(sort.SearchFloat64s(s.levels, v)) / float64(len(s.levels))
 	}
-	if math.IsNaN(t) { // one number alone
+	if math.IsNaN(t) { // min equals max
 		t = 0
 	}
 	return s.colors[int(t*float64(len(s.colors)-1)+.5)]
 }
 
-// blues is for numbers from 0 to max.
+// blues returns a scale for numbers from 0 to top.
 func blues(top float64) *scale {
 	return &scale{min: 0, max: top, colors: shades(brewer.TypeSequential, "Blues", 9)}
 }
 
-// depths is for heights between two numbers, in bands that are darker the lower they lie. They are
-// narrow where it is low, as heights grow with the square of the distance.
+// depths returns a scale for heights between two numbers, in bands that are darker at lower
+// heights. Low bands are narrow, since heights grow with the square of the distance.
 func depths(low, high float64) *scale {
 	const bands = 16
 	colors := shades(brewer.TypeSequential, "YlGnBu", 9)
@@ -68,7 +69,7 @@ func depths(low, high float64) *scale {
 	return s
 }
 
-// signs is for numbers of both signs, the largest of which is so large.
+// signs returns a scale for numbers from -size to size.
 func signs(size float64) *scale {
 	if size == 0 {
 		size = 1
@@ -76,7 +77,7 @@ func signs(size float64) *scale {
 	return &scale{min: -size, max: size, colors: shades(brewer.TypeDiverging, "RdBu", 11)}
 }
 
-// shades is 256 colours between those of a palette of so many.
+// shades returns 256 colours that interpolate the palette with the given number of colours.
 func shades(kind brewer.PaletteType, name string, of int) []color.RGBA {
 	p, err := brewer.GetPalette(kind, name, of)
 	if err != nil {
@@ -92,13 +93,13 @@ func shades(kind brewer.PaletteType, name string, of int) []color.RGBA {
 	return all
 }
 
-// mix is the colour a part t of the way from a to b.
+// mix returns the colour at the fraction t of the way from a to b.
 func mix(a, b color.RGBA, t float64) color.RGBA {
 	blend := func(x, y uint8) uint8 { return uint8(math.Round(float64(x) + t*(float64(y)-float64(x)))) }
 	return color.RGBA{blend(a.R, b.R), blend(a.G, b.G), blend(a.B, b.B), 0xff}
 }
 
-// ticks are the labels of the bar: both ends and the middle.
+// ticks returns the labels of the bar: both ends and the middle.
 func (s *scale) ticks() []plot.Tick {
 	var t []plot.Tick
 	for _, v := range []float64{s.min, (s.min + s.max) / 2, s.max} {
@@ -109,7 +110,7 @@ func (s *scale) ticks() []plot.Tick {
 
 const barWidth = 9
 
-// draw draws a bar of all the colours, with its ticks.
+// draw draws a bar of all the colours with its ticks.
 func (s *scale) draw(c draw.Canvas) {
 	const steps = 128
 	high := c.Max.Y - c.Min.Y
@@ -129,15 +130,17 @@ func fill(c draw.Canvas, x0, x1, y0, y1 vg.Length, col color.Color) {
 	c.FillPolygon(col, []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}})
 }
 
-// cells is a plotter of a matrix: a coloured cell for each element, over a rectangle of the axes.
+// cells plots a matrix: a coloured cell for each element, over a rectangle of the axes.
 type cells struct {
-	m              mat.Matrix
-	x0, x1, y0, y1 float64 // where column 0 begins and the last one ends, and so the rows
+	m mat.Matrix
+	// The columns span x0 to x1 and the rows y0 to y1.
+	x0, x1, y0, y1 float64
 	colors         *scale
-	label          func(v float64) string // written in the cell; nil: nothing
+	label          func(v float64) string // text of a cell; nil: none
 }
 
-// byHand is how many cells are drawn one by one. More of them are an image.
+// byHand is the largest number of cells that are drawn one by one. Larger matrices are drawn as an
+// image.
 const byHand = 700
 
 // Plot implements plot.Plotter.
@@ -149,11 +152,11 @@ func (h *cells) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// edge is where row or column i of n begins.
+// edge returns the start of row or column i of n.
 func edge(from, to float64, i, n int) float64 { return from + (to-from)*float64(i)/float64(n) }
 
-// boxes draws cell after cell, each a little into the next ones, which are drawn over it, so that
-// no light shines through between them.
+// boxes draws the cells one by one. Each reaches a little into the next ones, which are drawn over
+// it, so that no gaps show.
 func (h *cells) boxes(c draw.Canvas, p *plot.Plot) {
 	const over = .4
 	trX, trY := p.Transforms(&c)
@@ -182,7 +185,7 @@ func (h *cells) boxes(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// dark says whether black is hard to read on a colour.
+// dark reports whether black text is hard to read on a colour.
 func dark(c color.RGBA) bool { return .299*float64(c.R)+.587*float64(c.G)+.114*float64(c.B) < 128 }
 
 // image draws the cells as one image, which is smaller than thousands of boxes.
@@ -209,8 +212,8 @@ func (h *cells) image(c draw.Canvas, p *plot.Plot) {
 // DataRange implements plot.DataRanger.
 func (h *cells) DataRange() (xmin, xmax, ymin, ymax float64) { return h.x0, h.x1, h.y0, h.y1 }
 
-// matrix is a panel of a matrix as it is written: row 0 at the top. The labels of rows and columns
-// may be nil: their numbers.
+// matrix returns a panel of a matrix as it is written, with row 0 at the top. The labels of rows
+// and columns may be nil, which means their numbers.
 func matrix(title, x, y string, m mat.Matrix, colors *scale, columns, rows []string, label func(float64) string) *Panel {
 	p := newPanel(title, x, y)
 	r, c := m.Dims()
@@ -222,11 +225,10 @@ func matrix(title, x, y string, m mat.Matrix, colors *scale, columns, rows []str
 	return p
 }
 
-// indices are ticks at 0, 1, ... n-1: with the given names, or with so many numbers as there is
-// room for.
+// indices returns ticks at 0, 1, ... n-1, with the given names or else with as many numbers as fit.
 func (p *Panel) indices(what string, n int, names []string) plot.ConstantTicks {
 	if names != nil && len(names) != n {
-		p.fail(what, fmt.Errorf("%d names for %d of them", len(names), n))
+		p.fail(what, fmt.Errorf("got %d names, want %d", len(names), n))
 		names = nil
 	}
 	step := 1
@@ -245,7 +247,7 @@ func (p *Panel) indices(what string, n int, names []string) plot.ConstantTicks {
 	return t
 }
 
-// two is a number with two decimals, without the 0 before them.
+// two formats a number with two decimals and without the leading 0.
 func two(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 2, 64)
 	switch {
@@ -257,7 +259,7 @@ func two(v float64) string {
 	return s
 }
 
-// largest is the largest absolute value of a matrix, of those that are finite.
+// largest returns the largest finite absolute value of a matrix.
 func largest(m mat.Matrix) float64 {
 	r, c := m.Dims()
 	top := 0.0

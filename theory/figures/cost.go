@@ -10,30 +10,30 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// A Curve is a quantity by sequence length, shortest first.
+// A Curve is a quantity as a function of sequence length, shortest first.
 type Curve struct {
 	Name     string
 	N, Value []float64
 }
 
-// drawable is an error where there is no logarithm of the curve.
+// drawable returns an error if the curve has no logarithms.
 func (c Curve) drawable() error {
 	if len(c.N) != len(c.Value) || len(c.N) < 2 {
-		return fmt.Errorf("%d lengths and %d values; a curve is two of each or more", len(c.N), len(c.Value))
+		return fmt.Errorf("got %d lengths and %d values, want two or more of each", len(c.N), len(c.Value))
 	}
 	for i, n := range c.N {
 		if v := c.Value[i]; !(n > 0 && v > 0) || math.IsInf(n, 1) || math.IsInf(v, 1) {
-			return fmt.Errorf("%v at length %v; logarithms are of positive numbers, leave others out", v, n)
+			return fmt.Errorf("got %v at length %v, want positive numbers, leave others out", v, n)
 		}
 		if i > 0 && n <= c.N[i-1] {
-			return fmt.Errorf("length %v after %v; sort them", n, c.N[i-1])
+			return fmt.Errorf("got length %v after %v, want increasing lengths, sort them", n, c.N[i-1])
 		}
 	}
 	return nil
 }
 
-// slope is the exponent of n, fitted to the longer half of the lengths: short ones tell of
-// overheads.
+// slope returns the exponent of n, fitted to the longer half of the lengths, because overheads
+// distort short ones.
 func (c Curve) slope() float64 {
 	from := min(len(c.N)/2, len(c.N)-2)
 	var x, y []float64
@@ -44,8 +44,8 @@ func (c Curve) slope() float64 {
 	return slope
 }
 
-// Complexity draws measured curves on logarithmic axes, each with its slope, and beside them what
-// grows as n and as n². Either kind may be missing.
+// Complexity draws measured curves on logarithmic axes, each with its slope, beside guides that
+// grow as n and as n². Seconds or bytes may be empty.
 func Complexity(seconds, bytes []Curve) Figure {
 	f := Figure{
 		Name: "complexity", Height: 9 * vg.Centimeter, Rows: [][]*Panel{nil},
@@ -76,8 +76,8 @@ func Complexity(seconds, bytes []Curve) Figure {
 	return f
 }
 
-// guides adds what grows as n and as n², from the lowest point at the shortest length, and keeps to
-// the picture that the curves need.
+// guides adds lines that grow as n and as n² from the lowest point at the shortest length. It clips
+// them to the range of the curves.
 func (p *Panel) guides(curves []Curve) {
 	low, high := p.Y.Min, p.Y.Max
 	n0, n1 := p.X.Min, p.X.Max

@@ -8,8 +8,8 @@ import (
 	"attnlab/theory/figures"
 )
 
-// A figure as SVG and PNG; without the break, every one. A command that has measured something adds
-// its curves.
+// All draws every figure; the break stops after the first one. Save writes SVG and PNG. A command
+// that has measured curves passes them to All.
 func ExampleAll() {
 	dir, err := os.MkdirTemp("", "figures")
 	if err != nil {

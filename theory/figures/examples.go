@@ -16,11 +16,11 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// Measured is what was measured elsewhere. Empty kinds are not drawn.
+// Measured holds measured curves. Empty kinds are not drawn.
 type Measured struct{ Seconds, Bytes []Curve }
 
-// All is one figure of each kind, from the examples of the source documents and from random numbers
-// that are the same every time. Each is made as it is asked for.
+// All returns one figure of each kind, from the examples of the source documents and from fixed
+// random numbers. Each figure is computed when it is requested.
 func All(m Measured) iter.Seq[Figure] {
 	return func(yield func(Figure) bool) {
 		for _, figure := range []func() Figure{
@@ -43,7 +43,7 @@ func All(m Measured) iter.Seq[Figure] {
 	}
 }
 
-// normal is a matrix of standard normal numbers.
+// normal returns a matrix of standard normal numbers.
 func normal(rng *rand.Rand, r, c int) *mat.Dense {
 	m := mat.NewDense(r, c, nil)
 	m.Apply(func(_, _ int, _ float64) float64 { return rng.NormFloat64() }, m)
@@ -52,7 +52,7 @@ func normal(rng *rand.Rand, r, c int) *mat.Dense {
 
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// attentionExample is the documents' first worked example.
+// attentionExample draws the documents' first worked example.
 func attentionExample() Figure {
 	q := mat.NewDense(2, 2, []float64{1, 0, 0, 1})
 	k := mat.NewDense(3, 2, []float64{1, 0, 0, 1, 1, 1})
@@ -63,7 +63,7 @@ func attentionExample() Figure {
 // causal shows keys up to the query's own position.
 func causal(i, j int) bool { return j <= i }
 
-// headsExample is one self-attention under the slopes of four ALiBi heads.
+// headsExample draws one self-attention under the slopes of four ALiBi heads.
 func headsExample() Figure {
 	const n, d = 32, 16
 	rng := seeded(1)
@@ -97,7 +97,7 @@ func metricsExample() Figure {
 	return Metrics(x, x, []Metric{{"δ/√d", euclid}, {"diagonal, first columns count", diagonal}, {"WᵀW/√d, rank 2", learned}, {"M/√d, not symmetric", skew}})
 }
 
-// masksExample asks package attn what its masks show.
+// masksExample draws masks of package attn.
 func masksExample() Figure {
 	const n = 16
 	picture := func(name string, m attn.Mask, allowed attn.Bits) Mask {
@@ -120,7 +120,8 @@ func masksExample() Figure {
 	})
 }
 
-// entropyExample is rows of scores of random queries and keys, with three scales.
+// entropyExample draws the entropies of rows of scores of random queries and keys, with three
+// scales.
 func entropyExample() Figure {
 	const queries, keys, d = 2000, 64, 64
 	rng := seeded(4)
@@ -137,7 +138,7 @@ func entropyExample() Figure {
 	return EntropyDistribution(names, entropies, keys)
 }
 
-// gradientsExample is the backward pass of half the sum of squares of a causal self-attention,
+// gradientsExample draws the backward pass of half the sum of squares of a causal self-attention,
 // whose gradient by the output is the output.
 func gradientsExample() Figure {
 	const n, d = 10, 6
@@ -151,12 +152,12 @@ func energyExample() Figure {
 	h := math.Sqrt(3) / 2
 	m, err := hopfield.NewModern(mat.NewDense(3, 2, []float64{1, 0, -.5, h, -.5, -h}), nil, 6)
 	if err != nil {
-		panic(err) // three patterns of two numbers
+		panic(err) // cannot happen: three patterns of two numbers
 	}
 	return HopfieldEnergy(m, mat.NewDense(4, 2, []float64{1.7, .5, .1, 1.4, -.05, -.1, -1.5, -.4}))
 }
 
-// fivePatterns are points of the plane, no three of them in line.
+// fivePatterns returns points of the plane, no three of them in line.
 func fivePatterns() *mat.Dense {
 	return mat.NewDense(5, 2, []float64{1, .1, .35, .95, -.8, .65, -.6, -.75, .55, -.85})
 }

@@ -21,7 +21,7 @@ import (
 	"attnlab/theory/hopfield"
 )
 
-// power is a curve that grows as a power of n.
+// power returns a curve that grows as a power of n.
 func power(name string, exponent float64) Curve {
 	c := Curve{Name: name}
 	for n := 64.0; n <= 4096; n *= 2 {
@@ -34,10 +34,10 @@ func all() []Figure {
 	return slices.Collect(All(Measured{Seconds: []Curve{power("standard", 2), power("linear", 1)}, Bytes: []Curve{power("weights", 2)}}))
 }
 
-// once is all of them, made once.
+// once returns all figures, drawn only once.
 var once = sync.OnceValue(all)
 
-// svg is a figure as a file.
+// svg returns a figure as SVG.
 func svg(t *testing.T, f Figure) string {
 	t.Helper()
 	c := vgsvg.New(f.Width, f.Height)
@@ -97,7 +97,7 @@ func TestAllAreDrawn(t *testing.T) {
 	}
 }
 
-// inkOf is how many colours a picture has, and the share of it that is not white.
+// inkOf returns the number of colours of a picture, and the share of it that is not white.
 func inkOf(img image.Image) (colours int, ink float64) {
 	seen := map[color.RGBA]int{}
 	b := img.Bounds()
@@ -110,7 +110,7 @@ func inkOf(img image.Image) (colours int, ink float64) {
 	return len(seen), 1 - float64(white)/float64(b.Dx()*b.Dy())
 }
 
-// The same data are the same bytes, however often they are drawn.
+// TestSameBytes checks that the same data give the same bytes, however often they are drawn.
 func TestSameBytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("draws every figure three times")
@@ -150,15 +150,15 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		f    Figure
 		says string
 	}{
-		"no name":      {Figure{Width: 1, Height: 1}, "give it a name"},
-		"no size":      {Figure{Name: "x"}, "and a size"},
-		"length 0":     {Complexity([]Curve{{"k", []float64{0, 1}, []float64{1, 1}}}, nil), "logarithms are of positive numbers"},
-		"one length":   {Complexity([]Curve{{"k", []float64{1}, []float64{1}}}, nil), "two of each or more"},
+		"no name":      {Figure{Width: 1, Height: 1}, "want a name"},
+		"no size":      {Figure{Name: "x"}, "and a positive size"},
+		"length 0":     {Complexity([]Curve{{"k", []float64{0, 1}, []float64{1, 1}}}, nil), "want positive numbers"},
+		"one length":   {Complexity([]Curve{{"k", []float64{1}, []float64{1}}}, nil), "two or more of each"},
 		"order":        {Complexity([]Curve{falling}, nil), "sort them"},
-		"three dims":   {HopfieldEnergy(three, mat.NewDense(1, 3, nil)), "patterns of two"},
-		"basins":       {HopfieldBasins(mat.NewDense(2, 3, nil), []float64{1}), "patterns of two"},
+		"three dims":   {HopfieldEnergy(three, mat.NewDense(1, 3, nil)), "want two for a map"},
+		"basins":       {HopfieldBasins(mat.NewDense(2, 3, nil), []float64{1}), "want two for a map"},
 		"beta":         {HopfieldProfile([]float64{-1}), "want a positive number"},
-		"one key":      {EntropyDistribution([]string{"a"}, [][]float64{{0}}, 1), "one way to share"},
+		"one key":      {EntropyDistribution([]string{"a"}, [][]float64{{0}}, 1), "want two or more"},
 		"no rows":      {EntropyDistribution([]string{"a"}, [][]float64{nil}, 4), "no entropies"},
 		"mask":         {Masks([]Mask{{"m", ""}}), "empty picture"},
 		"not a number": {Shifts([]float64{1}, []float64{1}, 1, 3, []Scheme{{"bad", func(_, _ []float64, _, _ int) float64 { return math.NaN() }}}), "finite numbers"},
@@ -176,9 +176,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Cells lie where they are said to: a matrix with one dark element, in each of its corners.
+// TestCellsStandAsWritten checks the position of cells: a matrix with one dark element, in each of
+// its corners.
 func TestCellsStandAsWritten(t *testing.T) {
-	for _, n := range []int{4, 40} { // drawn by hand, and as an image
+	for _, n := range []int{4, 40} { // as boxes, and as an image
 		for _, corner := range []struct{ i, j int }{{0, 0}, {0, n - 1}, {n - 1, 0}, {n - 1, n - 1}} {
 			m := mat.NewDense(n, n, nil)
 			m.Set(corner.i, corner.j, 1)
@@ -199,7 +200,8 @@ func TestCellsStandAsWritten(t *testing.T) {
 			x, y, count := 0.0, 0.0, 0.0
 			for v := range img.Bounds().Dy() {
 				for u := range img.Bounds().Dx() {
-					if c := color.RGBAModel.Convert(img.At(u, v)).(color.RGBA); int(c.B)-int(c.R) > 60 { // the darkest blue
+					// Count the pixels of the darkest blue.
+					if c := color.RGBAModel.Convert(img.At(u, v)).(color.RGBA); int(c.B)-int(c.R) > 60 {
 						x, y, count = x+float64(u), y+float64(v), count+1
 					}
 				}

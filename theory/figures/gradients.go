@@ -11,7 +11,7 @@ import (
 )
 
 // GradientFlow draws the stages of the backward pass of a decomposition, from the gradient by the
-// output to those by queries, keys and values. Hidden keys are grey.
+// output to the gradients by queries, keys and values. Hidden keys are grey.
 func GradientFlow(d *scorers.Decomposition, s *calculus.Staged, dO mat.Matrix) Figure {
 	seen := func(m mat.Matrix) mat.Matrix {
 		var to mat.Dense
@@ -42,12 +42,12 @@ func GradientFlow(d *scorers.Decomposition, s *calculus.Staged, dO mat.Matrix) F
 	}
 	return Figure{
 		Name: "gradients", Width: 3.3 * side, Height: 2 * side, Rows: grid(3, panels),
-		Caption: "A backward pass, stage by stage, each on a scale of its own. Rows of dS sum to 0: to raise all scores alike changes nothing. What comes through the softmax is small where " +
-			"a query has made up its mind.",
+		Caption: "A backward pass, stage by stage, each on a scale of its own. Rows of dS sum to 0: raising all scores alike changes nothing. Little gradient passes the softmax where " +
+			"one key of a query has nearly all the weight.",
 	}
 }
 
-// norm is the root of the sum of squares, of the elements that are shown.
+// norm returns the root of the sum of squares of the visible elements.
 func norm(m mat.Matrix) float64 {
 	sum := 0.0
 	r, c := m.Dims()

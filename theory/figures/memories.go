@@ -15,12 +15,12 @@ import (
 	"attnlab/theory/hopfield"
 )
 
-// star is how stored patterns look.
+// star returns the look of stored patterns.
 func star() draw.GlyphStyle {
 	return draw.GlyphStyle{Color: color.White, Radius: 4, Shape: draw.PyramidGlyph{}}
 }
 
-// plane is a matrix of f over the square from -reach to reach, row 0 at the bottom.
+// plane returns a matrix of f over the square from -reach to reach, row 0 at the bottom.
 func plane(reach float64, steps int, f func(x, y float64) float64) cells {
 	m := mat.NewDense(steps, steps, nil)
 	middle := func(i int) float64 { return reach * (float64(2*i+1)/float64(steps) - 1) }
@@ -28,30 +28,30 @@ func plane(reach float64, steps int, f func(x, y float64) float64) cells {
 	return cells{m: m, x0: -reach, x1: reach, y0: -reach, y1: reach}
 }
 
-// reachOf is how far from the middle a picture of a memory in the plane must show.
+// reachOf returns the distance from the centre that a picture of a memory in the plane must show.
 func reachOf(m *hopfield.Modern, probes mat.Matrix) float64 {
 	return 1.15 * max(largest(m.Keys), largest(probes))
 }
 
-// inPlane is an error where a memory is not of two dimensions.
+// inPlane returns an error unless a memory has two dimensions.
 func inPlane(m *hopfield.Modern) error {
 	if _, d := m.Dims(); d != 2 {
-		return fmt.Errorf("patterns of %d numbers; a map is of patterns of two", d)
+		return fmt.Errorf("got patterns of %d numbers, want two for a map", d)
 	}
 	return nil
 }
 
-// HopfieldEnergy draws the energy of a memory in the plane with the ways of some probes, one a row,
-// and beside it what the energy does on those ways: the right one, and the one that the source
-// documents print, whose logarithm is not divided by beta (E-06).
+// HopfieldEnergy draws the energy of a memory in the plane with the paths of some probes, one in
+// each row. Beside it are two functions along these paths: the energy, and the function that the
+// source documents print, whose logarithm is not divided by beta (E-06).
 func HopfieldEnergy(m *hopfield.Modern, probes mat.Matrix) Figure {
 	f := Figure{
 		Name: "hopfield-energy", Width: 24 * vg.Centimeter, Height: 7.5 * vg.Centimeter,
-		Caption: fmt.Sprintf("The energy of a modern Hopfield network, beta = %.3g. Triangles are stored patterns, lines the ways of probes under the update, which is one step of attention. "+
-			"The energy falls at each step; the function that is printed without dividing the logarithm by beta need not.", m.Beta),
+		Caption: fmt.Sprintf("The energy of a modern Hopfield network, beta = %.3g. Triangles are stored patterns, lines the paths of probes under the update, which is one step of attention. "+
+			"The energy falls at each step; the printed function, whose logarithm is not divided by beta, can rise.", m.Beta),
 	}
 	left := newPanel("energy and retrieval", "x₀", "x₁")
-	right := curves("E on the way", "update", "E")
+	right := curves("E along the path", "update", "E")
 	printed := curves("as printed (E-06)", "update", "½|x|² - log Σ exp(βk·x)")
 	f.Rows = [][]*Panel{{left, right, printed}}
 	if err := inPlane(m); err != nil {
@@ -99,17 +99,17 @@ func HopfieldProfile(betas []float64) Figure {
 	}
 	return Figure{
 		Name: "hopfield-profile", Width: 15 * vg.Centimeter, Height: 8 * vg.Centimeter, Rows: [][]*Panel{{p}},
-		Caption: "The energy between the two patterns +1 and -1. Up to beta = 1 there is one valley, between them: what is retrieved is a mixture. Above, each pattern has its own.",
+		Caption: "The energy between the two patterns +1 and -1. Up to beta = 1 there is one valley, between them, and retrieval ends in a mixture. Above, each pattern has its own.",
 	}
 }
 
-// HopfieldBasins draws which pattern each state of the plane is led to, at several inverse
-// temperatures. States that settle farther from any pattern than a fifth of the longest pattern are
-// grey: they retrieve a mixture.
+// HopfieldBasins draws the pattern at which each state of the plane settles, at several inverse
+// temperatures. A state that settles farther from every pattern than a fifth of the longest pattern
+// is grey: it retrieves a mixture.
 func HopfieldBasins(patterns mat.Matrix, betas []float64) Figure {
 	f := Figure{
 		Name: "hopfield-basins", Width: vg.Length(len(betas)) * 7 * vg.Centimeter, Height: 7 * vg.Centimeter, Rows: [][]*Panel{nil},
-		Caption: "Where retrieval leads: a state has the colour of the pattern (triangle) at which it settles, grey if that is a mixture of patterns. The larger beta, the more basins there are.",
+		Caption: "The end of retrieval: a state has the colour of the pattern (triangle) at which it settles, or grey for a mixture of patterns. A larger beta makes more basins.",
 	}
 	n, _ := patterns.Dims()
 	var lights []color.RGBA
@@ -146,8 +146,8 @@ func HopfieldBasins(patterns mat.Matrix, betas []float64) Figure {
 	return f
 }
 
-// HopfieldCapacity stores more and more random patterns in a classical network of so many spins and
-// draws what it recalls.
+// HopfieldCapacity stores growing numbers of random patterns in a classical network of the given
+// spins and draws the share that it recalls.
 func HopfieldCapacity(rng *rand.Rand, spins int, loads []float64) Figure {
 	p := curves(fmt.Sprintf("%d spins", spins), "load M/N", "share")
 	var at, recalled, fixed, bits, predicted []float64
@@ -169,7 +169,7 @@ func HopfieldCapacity(rng *rand.Rand, spins int, loads []float64) Figure {
 	p.line("M = 0.138 N", []float64{.138, .138}, []float64{0, 1}, dashed(grey))
 	return Figure{
 		Name: "hopfield-capacity", Width: 17 * vg.Centimeter, Height: 8 * vg.Centimeter, Rows: [][]*Panel{{p}},
-		Caption: "What a classical network recalls. Beyond some load memory breaks down at once; without a wrong bit it stores much less. In small networks the knee is " +
-			"rounded, and lies a little higher than 0.138.",
+		Caption: "The share of patterns that a classical network recalls. Beyond some load memory breaks down at once; without a wrong bit the network stores much less. In small networks the knee is " +
+			"rounded, and is a little above 0.138.",
 	}
 }

@@ -15,23 +15,22 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A Panel is a plot, and at its right the names of its lines or the meaning of its colours. One
-// without a plot is empty room.
+// A Panel is a plot with a legend or a colour bar at its right. A Panel without a plot is blank.
 type Panel struct {
 	*plot.Plot
 	names  []named
 	bar    *scale
-	square bool // a step is as long on both axes
+	square bool // equal scales on both axes
 	err    error
 }
 
-// named is a line of the legend.
+// named is an entry of the legend.
 type named struct {
 	name  string
 	thumb []plot.Thumbnailer
 }
 
-// newPanel is a plot of nothing yet.
+// newPanel returns an empty plot.
 func newPanel(title, x, y string) *Panel {
 	p := &Panel{Plot: plot.New()}
 	p.Title.Text = title
@@ -48,7 +47,7 @@ func newPanel(title, x, y string) *Panel {
 	return p
 }
 
-// curves is a plot for lines, with a grid behind them.
+// curves returns a plot for lines, with a grid behind them.
 func curves(title, x, y string) *Panel {
 	p := newPanel(title, x, y)
 	g := plotter.NewGrid()
@@ -58,7 +57,7 @@ func curves(title, x, y string) *Panel {
 	return p
 }
 
-// evenTicks are four to seven round numbers.
+// evenTicks returns four to seven round numbers.
 func evenTicks(low, high float64) (ticks []plot.Tick) {
 	step := math.Pow10(int(math.Floor(math.Log10((high - low) / 4))))
 	for _, f := range []float64{5, 2.5, 2} {
@@ -73,20 +72,20 @@ func evenTicks(low, high float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// logX makes the horizontal axis one of logarithms.
+// logX makes the horizontal axis logarithmic.
 func (p *Panel) logX() *Panel {
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
 	return p
 }
 
-// logY makes the vertical axis one of logarithms.
+// logY makes the vertical axis logarithmic.
 func (p *Panel) logY() *Panel {
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
 	return p
 }
 
-// logTicks are powers of ten, at most eight of them with a label, and 2 and 5 times them where
-// there are few.
+// logTicks returns powers of ten, at most eight of them with a label. A range of less than three
+// decades also has labels at 2 and 5 times them.
 func logTicks(low, high float64) (ticks []plot.Tick) {
 	decades := math.Log10(high / low)
 	every := max(1, int(math.Ceil(decades/8)))
@@ -104,7 +103,7 @@ func logTicks(low, high float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// line adds a line, with a name if it is to be in the legend.
+// line adds a line. It is in the legend if it has a name.
 func (p *Panel) line(name string, x, y []float64, look draw.LineStyle) *plotter.Line {
 	at, err := points(x, y)
 	if err != nil {
@@ -120,7 +119,7 @@ func (p *Panel) line(name string, x, y []float64, look draw.LineStyle) *plotter.
 	return l
 }
 
-// dots adds points.
+// dots adds points. They are in the legend if they have a name.
 func (p *Panel) dots(name string, x, y []float64, look draw.GlyphStyle) {
 	at, err := points(x, y)
 	if err != nil {
@@ -143,29 +142,29 @@ func (p *Panel) dotted(name string, x, y []float64, c color.Color) {
 	}
 }
 
-// fail keeps the first thing that went wrong, and with what, for Draw to say.
+// fail records the first error of the panel and the name of its subject; Draw returns it.
 func (p *Panel) fail(name string, err error) {
 	if p.err == nil {
 		p.err = fmt.Errorf("panel %q, %s: %w", p.Title.Text, name, err)
 	}
 }
 
-// points are x and y together.
+// points returns pairs of x and y.
 func points(x, y []float64) (plotter.XYs, error) {
 	if len(x) != len(y) || len(x) == 0 {
-		return nil, fmt.Errorf("%d numbers of x and %d of y; give as many of both", len(x), len(y))
+		return nil, fmt.Errorf("got %d numbers of x and %d of y, want equal numbers, one or more", len(x), len(y))
 	}
 	at := make(plotter.XYs, len(x))
 	for i := range x {
 		if math.IsNaN(x[i]+y[i]) || math.IsInf(x[i], 0) || math.IsInf(y[i], 0) {
-			return nil, fmt.Errorf("point %v, %v; give finite numbers, leave others out", x[i], y[i])
+			return nil, fmt.Errorf("got point %v, %v, want finite numbers, leave others out", x[i], y[i])
 		}
 		at[i] = plotter.XY{X: x[i], Y: y[i]}
 	}
 	return at, nil
 }
 
-// draw draws the plot, and what stands at its right.
+// draw draws the plot, and the legend or colour bar at its right.
 func (p *Panel) draw(c draw.Canvas) {
 	if p.Plot == nil {
 		return
@@ -198,7 +197,7 @@ func (p *Panel) draw(c draw.Canvas) {
 
 const thumb = 20 // width of the sample of a line in the legend
 
-// room is how wide the legend or the bar is.
+// room returns the width of the legend or the colour bar.
 func (p *Panel) room() vg.Length {
 	style := text.Style{Font: canvas.Sans(8), Handler: plot.DefaultTextHandler}
 	widest := vg.Length(0)
@@ -217,7 +216,7 @@ func (p *Panel) room() vg.Length {
 	return 8 + thumb + 6 + widest
 }
 
-// squared is the middle of c in which a step is as long on both axes.
+// squared returns the centre of c in which both axes have the same scale.
 func (p *Panel) squared(c draw.Canvas) draw.Canvas {
 	data := p.DataCanvas(c)
 	size := data.Size()
@@ -234,17 +233,17 @@ var (
 	grey = color.RGBA{0x80, 0x80, 0x80, 0xff}
 )
 
-// hue is the colour of line i.
+// hue returns the colour of line i.
 func hue(i int) color.RGBA { return canvas.Colors[i%len(canvas.Colors)] }
 
-// solid and dashed are how lines look.
+// solid and dashed return the styles of lines.
 func solid(c color.Color) draw.LineStyle { return draw.LineStyle{Color: c, Width: 1.4} }
 
 func dashed(c color.Color) draw.LineStyle {
 	return draw.LineStyle{Color: c, Width: 1, Dashes: []vg.Length{4, 3}}
 }
 
-// dot is how points look.
+// dot returns the style of points.
 func dot(c color.Color) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: c, Radius: 2.2, Shape: draw.CircleGlyph{}}
 }

@@ -10,7 +10,7 @@ import (
 	"attnlab/theory/positions"
 )
 
-// Encodings draws the sinusoidal encodings of positions, and their inner products.
+// Encodings draws the sinusoidal encodings of positions and their inner products.
 func Encodings(count, dim int) Figure {
 	table := positions.Sinusoid{Dim: dim}.Table(count)
 	t := matrix("encodings", "column", "position", table, signs(1), nil, nil, nil)
@@ -33,20 +33,20 @@ func Encodings(count, dim int) Figure {
 	}
 	return Figure{
 		Name: "positions", Width: 25 * vg.Centimeter, Height: 7 * vg.Centimeter, Rows: [][]*Panel{{t, g, p}},
-		Caption: "Sinusoidal encodings. Each pair of columns is a clock hand, each slower than the one before. Inner products depend on the distance alone, so their matrix is the same along each " +
-			"diagonal, and they do not tell before from after.",
+		Caption: "Sinusoidal encodings. Each pair of columns is a clock hand, each slower than the one before. Inner products depend on the distance alone, so their matrix is constant along each " +
+			"diagonal, and they cannot tell before from after.",
 	}
 }
 
-// A Scheme is a way to let positions into a score.
+// A Scheme is a named way to include positions in a score.
 type Scheme struct {
 	Name  string
 	Score positions.Score
 }
 
-// Shifts draws the score of a query and a key that stay as far apart, against where they stand:
-// flat for schemes that keep relative positions alone. The mean of each is taken off, so that they
-// can be compared.
+// Shifts draws the score of a query and a key at a fixed distance against their position. It is
+// flat for schemes that depend on relative positions alone. The mean of each curve is subtracted,
+// so that curves can be compared.
 func Shifts(q, k []float64, distance, upTo int, schemes []Scheme) Figure {
 	p := curves(fmt.Sprintf("query and key %d apart", distance), "position of the key", "score, less its mean")
 	at := floats.Span(make([]float64, upTo), 0, float64(upTo-1))
@@ -57,7 +57,7 @@ func Shifts(q, k []float64, distance, upTo int, schemes []Scheme) Figure {
 		}
 		floats.AddConst(-floats.Sum(y)/float64(upTo), y)
 		look := solid(hue(i))
-		if i > 0 { // flat lines lie on each other
+		if i > 0 { // flat lines overlap
 			look.Dashes = []vg.Length{6, vg.Length(4 * i)}
 			look.Width += .4
 		}
@@ -66,6 +66,6 @@ func Shifts(q, k []float64, distance, upTo int, schemes []Scheme) Figure {
 	return Figure{
 		Name: "shifts", Width: 17 * vg.Centimeter, Height: 7 * vg.Centimeter, Rows: [][]*Panel{{p}},
 		Caption: "Does a score keep the relative position and nothing else? A rotation of queries and keys does, and so does a bias by distance. Encodings that are added to the contents do not: the products " +
-			"of content and encoding say where the rows stand.",
+			"of content and encoding depend on the positions themselves.",
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// column is column j of a matrix.
+// column returns column j of a matrix.
 func column(m mat.Matrix, j int) []float64 { return mat.Col(nil, j, m) }
 
-// level adds a dashed line across the picture.
+// level adds a dashed horizontal line.
 func (p *Panel) level(name string, x []float64, y float64) {
 	p.line(name, []float64{x[0], x[len(x)-1]}, []float64{y, y}, dashed(grey))
 }
 
-// TemperatureSweep draws what the temperature does to the weights of a row of scores, and to their
-// entropy.
+// TemperatureSweep draws the weights of a row of scores, and their entropy, against the
+// temperature.
 func TemperatureSweep(scores []float64) Figure {
 	at := floats.LogSpan(make([]float64, 121), .05, 20)
 	table := gibbs.Sweep(scores, at...)
@@ -52,14 +52,14 @@ func TemperatureSweep(scores []float64) Figure {
 	}
 }
 
-// EntropyDistribution draws how the entropies of rows of weights are distributed, one curve a name,
-// over so many keys.
+// EntropyDistribution draws the distribution of the entropies of rows of weights over the given
+// number of keys, with one curve for each name.
 func EntropyDistribution(names []string, entropies [][]float64, keys int) Figure {
 	const bins = 50
 	p := curves("", "entropy of a row (nats)", "share of the rows")
 	top := gibbs.MaxEntropy(keys)
 	if keys < 2 {
-		p.fail("entropies", fmt.Errorf("%d keys have but one way to share the weight", keys))
+		p.fail("entropies", fmt.Errorf("got %d keys, want two or more to share the weight", keys))
 		return Figure{Name: "entropy", Width: 16 * vg.Centimeter, Height: 1.4 * strip, Rows: [][]*Panel{{p}}}
 	}
 	edges := floats.Span(make([]float64, bins+1), 0, top*(1+1e-9))
@@ -97,8 +97,8 @@ func EntropyDistribution(names []string, entropies [][]float64, keys int) Figure
 	}
 }
 
-// SoftmaxAndArgmax draws the weight of a score of 3 against another score, and the soft index of
-// the largest of [1, 2, 3, 4, 1], at several temperatures.
+// SoftmaxAndArgmax draws the weight of a score of 3 against another score, and the expected index
+// of [1, 2, 3, 4, 1], at several temperatures.
 func SoftmaxAndArgmax() Figure {
 	other := floats.Span(make([]float64, 241), -2, 8)
 	w := curves("weight of 3 against another score", "the other score", "p")
@@ -120,6 +120,6 @@ func SoftmaxAndArgmax() Figure {
 	a.line("all alike", []float64{at[0], at[len(at)-1]}, []float64{2, 2}, dashed(hue(1)))
 	return Figure{
 		Name: "softmax", Width: 20 * vg.Centimeter, Height: 1.4 * strip, Rows: [][]*Panel{{w, a}},
-		Caption: "Softmax is a smooth argmax: the colder, the steeper. The mean index goes from that of the largest score to the middle.",
+		Caption: "Softmax is a smooth argmax, and steeper when colder. With rising temperature the mean index moves from the largest score to the middle.",
 	}
 }
