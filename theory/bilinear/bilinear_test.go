@@ -150,8 +150,7 @@ func TestConstructors(t *testing.T) {
 	}
 	for _, c := range []struct {
 		m *bilinear.Metric
-		// The squares of vectors of ones, and the product of the first basis vector with the sum of
-		// all.
+		// The inner products of a vector of ones with itself and with the first basis vector.
 		want []float64
 	}{
 		{bilinear.Euclidean(3), []float64{3, 1}},

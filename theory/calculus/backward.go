@@ -119,7 +119,7 @@ func GradA(dO, v mat.Matrix) *mat.Dense {
 	return &to
 }
 
-// GradSoftmax returns dS_ij = A_ij (dA_ij - sum_k A_ik dA_ik) / T: the gradient of a score is the
+// GradSoftmax returns dS_ij = A_ij (dA_ij - sum_k A_ik dA_ik) / T: a score gains by the
 // excess of its weight's gradient over the weighted average of the row.
 func GradSoftmax(a, dA mat.Matrix, t float64) *mat.Dense {
 	return gradSoftmax(a, dA, RowSums(a, dA), t)

@@ -15,8 +15,7 @@
 //	attention                        Hopfield network
 //	query q_i                        state x, the start of the search for a pattern
 //	key k_j                          stored pattern, compared with the state
-//	value v_j                        read-out for k_j: the pattern itself, or one associated with
-//	                                 it
+//	value v_j                        read-out for k_j: the pattern itself, or an associated one
 //	score scale q_i.k_j              overlap of state and pattern, times beta
 //	scale 1/sqrt(d), 1/(scale T)     inverse temperature beta, temperature 1/beta
 //	weights A_i                      probabilities p of the patterns

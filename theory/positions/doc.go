@@ -9,8 +9,8 @@
 //	sinusoid   PE(pos, 2i) = sin(pos w_i), PE(pos, 2i+1) = cos(pos w_i), w_i = base^(-2i/d); PE
 //	           is added to the content of a row. PE(pos+k) = T_k PE(pos), with T_k orthogonal and
 //	           independent of pos. PE(m).PE(n) = sum_i cos(w_i (m-n))
-//	rotation   R_m turns pair c of a row by m w_c. (R_m q).(R_n k) = q.(R_(n-m) k), and R_m^-1 =
-//	           R_m^T = R_-m
+//	rotation   R_m turns pair c of a row by m w_c. (R_m q).(R_n k) = q.(R_(n-m) k), and
+//	           R_m^-1 = R_m^T = R_-m
 //	bias       s_ij += b(j - pos_i), a number that depends on distance alone. ALiBi has b(x) =
 //	           -slope |x|, T5 a learned number for each bucket of distances
 //	table      s_ij += scale q_i.r_(j-i), a learned row for each distance. Transformer-XL adds

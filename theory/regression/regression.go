@@ -12,8 +12,7 @@
 // query without a near key has a zero row, like any row that sees no key.
 //
 //	exp(q.k / sqrt(d))            ExpDot        this is attention, exactly
-//	exp(-|q-k|^2 / 2h^2)          Gaussian      attention if all keys have one norm and h^2 =
-//	                                            sqrt(d)
+//	exp(-|q-k|^2 / 2h^2)          Gaussian      attention if h^2 = sqrt(d) and keys have one norm
 //	exp(-|q-k| / h)               Laplace
 //	1 / (1 + |q-k|^2/h^2)         Cauchy
 //	1 - |q-k|^2/h^2, or 0         Epanechnikov
@@ -33,7 +32,7 @@
 // A kernel is positive if the matrix G_ij = K(x_i, x_j) has no negative eigenvalue, for any x:
 // Gram, Spectrum. ExpDot, Gaussian, Laplace and Cauchy are positive. Triangle is positive on a line
 // only; Epanechnikov and Box are not positive. From Q = K, attention computes G with its rows
-// divided by their sums. That matrix is not symmetric, and x.Ax < 0 for some x. So exp(S) is a
+// divided by their sums. That matrix A is not symmetric, and x.Ax can be negative. So exp(S) is a
 // kernel matrix, but the matrix of weights is not (E-22).
 //
 // # Linear attention

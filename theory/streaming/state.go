@@ -37,8 +37,8 @@ func block(scores []float64, values mat.Matrix) State {
 	}
 	v := make([]float64, dv)
 	for j, s := range scores {
-		if none(s, x.Max) {
-			continue // even if its values are NaN
+		if weightless(s, x.Max) {
+			continue // has no effect, even if its values are NaN
 		}
 		w := relative(s, x.Max)
 		x.Sum += w
@@ -55,7 +55,7 @@ func Merge(a, b State) State {
 	to := NewState(len(a.Acc))
 	to.Max = max(a.Max, b.Max)
 	for _, part := range [...]State{a, b} {
-		if none(part.Max, to.Max) {
+		if weightless(part.Max, to.Max) {
 			continue
 		}
 		w := relative(part.Max, to.Max)
@@ -69,9 +69,9 @@ func Merge(a, b State) State {
 	return to
 }
 
-// none reports whether a score, or a part with that largest score, has no weight beside the largest
-// score most. That is so if it is hidden, or if only most is infinite.
-func none(s, most float64) bool { return math.IsInf(s, -1) || math.IsInf(most, 1) && s < most }
+// weightless reports whether a score, or a part with that largest score, has no weight beside the
+// score top. That is so if it is hidden, or if only top is infinite.
+func weightless(s, top float64) bool { return math.IsInf(s, -1) || math.IsInf(top, 1) && s < top }
 
 // relative returns exp(s - m), or 1 if both are the same infinity.
 func relative(s, m float64) float64 {
@@ -81,15 +81,15 @@ func relative(s, m float64) float64 {
 	return math.Exp(s - m)
 }
 
-// torn reports whether more than one score was +Inf, so that their shares of the weight are
+// undefined reports whether more than one score was +Inf, so that their shares of the weight are
 // undefined.
-func (x *State) torn() bool { return math.IsInf(x.Max, 1) && x.Sum > 1 }
+func (x *State) undefined() bool { return math.IsInf(x.Max, 1) && x.Sum > 1 }
 
 // Output returns acc / l: the weighted mean of the rows of V. It is 0 if no key was visible.
 func (x *State) Output() []float64 {
 	out := slices.Clone(x.Acc)
 	switch {
-	case x.torn():
+	case x.undefined():
 		floats.AddConst(math.NaN(), out)
 	case x.Sum != 0: // NaN is not 0
 		for b := range out {
@@ -101,7 +101,7 @@ func (x *State) Output() []float64 {
 
 // LSE returns log sum_j exp(s_j), or -Inf if no key was visible.
 func (x *State) LSE() float64 {
-	if x.torn() {
+	if x.undefined() {
 		return math.NaN()
 	}
 	return x.Max + math.Log(x.Sum)
