@@ -39,8 +39,8 @@ func normal(r *rand.Rand, rows, cols int) *mat.Dense {
 
 func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// everyone returns the definition and a kernel.
-func everyone() []bridge.Attention { return []bridge.Attention{{}, bridge.Through(naive.New())} }
+// attentions returns the definition and a kernel.
+func attentions() []bridge.Attention { return []bridge.Attention{{}, bridge.Through(naive.New())} }
 
 func ask(t *testing.T, a bridge.Attention, c bridge.Call) *bridge.Answer {
 	t.Helper()
@@ -114,10 +114,12 @@ func has(t *testing.T, a *bridge.Answer, asked ...string) {
 	}
 }
 
+// TestForward checks the output and every row value of the worked example, from the definition and
+// a kernel.
 func TestForward(t *testing.T) {
 	root, x, y, a, b := 1/math.Sqrt2, 1.20333628, .79666372, .40111209, .19777581
 	mean := 2 * a * root // of the scores 1/sqrt(2), 0 and 1/sqrt(2)
-	for _, who := range everyone() {
+	for _, answerer := range attentions() {
 		for _, c := range []struct {
 			want attn.Want
 			name string
@@ -134,18 +136,20 @@ func TestForward(t *testing.T) {
 		} {
 			call := example()
 			call.Problem.Want = c.want
-			ans := ask(t, who, call)
+			ans := ask(t, answerer, call)
 			has(t, ans, "O", c.name)
-			digits(t, who.Name()+", "+c.name, c.of(ans), c.is...)
+			digits(t, answerer.Name()+", "+c.name, c.of(ans), c.is...)
 		}
 	}
 }
 
+// TestAllAtOnce checks that one call returns every row value, and that hidden keys have weight 0
+// and score -Inf.
 func TestAllAtOnce(t *testing.T) {
 	call := random(source(1))
 	call.Problem.Want = attn.WantLSE | attn.WantMean | attn.WantEntropy | attn.WantMax | attn.WantWeights | attn.WantScores
 	call.Problem.Mask = attn.Causal()
-	def, kernel := ask(t, everyone()[0], call), ask(t, everyone()[1], call)
+	def, kernel := ask(t, attentions()[0], call), ask(t, attentions()[1], call)
 	has(t, def, "O", "LSE", "Mean", "Entropy", "Max", "Weights", "Scores")
 	for name, v := range values(def) {
 		agree(t, name, values(kernel)[name], v)
@@ -158,10 +162,10 @@ func TestAllAtOnce(t *testing.T) {
 // TestGradients checks the gradients of half the square of the output, and of LSE and entropy,
 // against differences of the definition in float64.
 func TestGradients(t *testing.T) {
-	for _, who := range everyone() {
+	for _, answerer := range attentions() {
 		call := example()
 		call.DO = ask(t, bridge.Attention{}, call).O.X
-		ans := ask(t, who, call)
+		ans := ask(t, answerer, call)
 		digits(t, "dQ", ans.DQ, .06843686, -.09189051, -.09189051, .06843686)
 		digits(t, "dK", ans.DK, .09189051, -.06843686, -.06843686, .09189051, -.02345365, -.02345365)
 		digits(t, "dV", ans.DV, .64023355, .55754227, .55754227, .64023355, .80222419, .80222419)
@@ -177,7 +181,7 @@ func TestGradients(t *testing.T) {
 		{"all", normal(source(6), 4, 3), normal(source(7), 4, 1), normal(source(8), 4, 1)},
 	} {
 		call.DO, call.DLSE, call.DEntropy = c.do, c.dlse, c.dhs
-		def, kernel := ask(t, everyone()[0], call), ask(t, everyone()[1], call)
+		def, kernel := ask(t, attentions()[0], call), ask(t, attentions()[1], call)
 		for _, name := range []string{"O", "dQ", "dK", "dV"} {
 			agree(t, c.name+": "+name, values(kernel)[name], values(def)[name])
 		}
@@ -229,6 +233,7 @@ func slopes(t *testing.T, what string, call bridge.Call, ans *bridge.Answer) {
 	}
 }
 
+// TestTerms checks masks and score terms, and their gradients, against the definition.
 func TestTerms(t *testing.T) {
 	r := source(9)
 	cos, sin := attn.RopeTables(10000, 6, 4)
@@ -269,7 +274,7 @@ func TestTerms(t *testing.T) {
 		c.set(&call)
 		call.Problem.Want = attn.WantWeights | attn.WantLSE
 		call.DO = normal(source(11), 4, 3)
-		def, kernel := ask(t, everyone()[0], call), ask(t, everyone()[1], call)
+		def, kernel := ask(t, attentions()[0], call), ask(t, attentions()[1], call)
 		has(t, def, append([]string{"O", "Weights", "LSE", "dQ", "dK", "dV"}, c.grads...)...)
 		for name, v := range values(def) {
 			agree(t, c.name+": "+name, values(kernel)[name], v)
@@ -286,11 +291,12 @@ func TestBiasGradient(t *testing.T) {
 	call := example()
 	call.DO = ask(t, bridge.Attention{}, call).O.X
 	call.Problem.Score.Terms, call.Args.Terms.Bias = attn.TermBias, bridge.Tensor(mat.NewDense(2, 3, nil))
-	for _, who := range everyone() {
-		digits(t, who.Name(), ask(t, who, call).DBias, .12995281, -.09678433, -.03316847, -.09678433, .12995281, -.03316847)
+	for _, answerer := range attentions() {
+		digits(t, answerer.Name(), ask(t, answerer, call).DBias, .12995281, -.09678433, -.03316847, -.09678433, .12995281, -.03316847)
 	}
 }
 
+// TestLinear checks that the definition answers a linear problem and that naive refuses it.
 func TestLinear(t *testing.T) {
 	call := example()
 	call.Problem.Op = attn.OpLinear
@@ -298,7 +304,7 @@ func TestLinear(t *testing.T) {
 	ans := ask(t, bridge.Attention{}, call)
 	digits(t, "elu+1", ans.O, 1.06666667, .93333333, .93333333, 1.06666667)
 	has(t, ans, "O", "dQ", "dK", "dV")
-	_, err := everyone()[1].Attend(call)
+	_, err := attentions()[1].Attend(call)
 	if !errors.Is(err, attn.ErrUnsupported) || !strings.HasPrefix(err.Error(), "naive/go: ") {
 		t.Errorf("naive answers a linear problem with %v, want that it is unsupported", err)
 	}
@@ -333,12 +339,12 @@ func TestBadCalls(t *testing.T) {
 		}},
 		{"block", func(c *bridge.Call) { c.Problem.Mask = attn.Full().With(attn.BlockBitmap) }},
 	} {
-		for _, who := range everyone() {
+		for _, answerer := range attentions() {
 			call := random(r)
 			c.set(&call)
-			_, err := who.Attend(call)
-			if err == nil || errors.Is(err, attn.ErrUnsupported) || !strings.Contains(err.Error(), c.text) || !strings.HasPrefix(err.Error(), who.Name()+": ") {
-				t.Errorf("%s: error %v, want one that says %q", who.Name(), err, c.text)
+			_, err := answerer.Attend(call)
+			if err == nil || errors.Is(err, attn.ErrUnsupported) || !strings.Contains(err.Error(), c.text) || !strings.HasPrefix(err.Error(), answerer.Name()+": ") {
+				t.Errorf("%s: error %v, want one that says %q", answerer.Name(), err, c.text)
 			}
 		}
 	}
@@ -372,6 +378,7 @@ type held struct {
 
 func (h held) Close() error { h.by.closed++; return nil }
 
+// TestFloat32 checks the rounding to float32 and the layout of tensors.
 func TestFloat32(t *testing.T) {
 	m := mat.NewDense(1, 3, []float64{.1, 1, 1e-60})
 	got := bridge.Float32(m.T())
@@ -389,13 +396,14 @@ func TestFloat32(t *testing.T) {
 	}
 }
 
+// TestNames checks the names of the definition and of a kernel.
 func TestNames(t *testing.T) {
 	k := naive.New()
-	if who := (bridge.Attention{}); who.Name() != "definition" || who.Kernel() != nil {
-		t.Errorf("the zero Attention is %s", who.Name())
+	if answerer := (bridge.Attention{}); answerer.Name() != "definition" || answerer.Kernel() != nil {
+		t.Errorf("the zero Attention is %s", answerer.Name())
 	}
-	if who := bridge.Through(k); who.Name() != "naive/go" || who.Kernel() != k {
-		t.Errorf("naive is %s", who.Name())
+	if answerer := bridge.Through(k); answerer.Name() != "naive/go" || answerer.Kernel() != k {
+		t.Errorf("naive is %s", answerer.Name())
 	}
 }
 
@@ -407,12 +415,12 @@ func Example() {
 		V:       mat.NewDense(3, 2, []float64{2, 0, 0, 2, 1, 1}),
 		Problem: attn.Problem{Want: attn.WantEntropy},
 	}
-	for _, who := range []bridge.Attention{{}, bridge.Through(naive.New())} {
-		ans, err := who.Attend(call)
+	for _, answerer := range []bridge.Attention{{}, bridge.Through(naive.New())} {
+		ans, err := answerer.Attend(call)
 		if err != nil {
 			panic(err)
 		}
-		fmt.Printf("%-10s O = %.4f  H = %.4f\n", who.Name(), ans.O.X.RawRowView(0), ans.Entropy.X.At(0, 0))
+		fmt.Printf("%-10s O = %.4f  H = %.4f\n", answerer.Name(), ans.O.X.RawRowView(0), ans.Entropy.X.At(0, 0))
 	}
 	// Output:
 	// definition O = [1.2033 0.7967]  H = 1.0534

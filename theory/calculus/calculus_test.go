@@ -42,6 +42,7 @@ func near(t interface{ Errorf(string, ...any) }, what string, got, want mat.Matr
 	}
 }
 
+// TestJacobiansAgainstDifferences checks every Jacobian against central differences.
 func TestJacobiansAgainstDifferences(t *testing.T) {
 	const nq, nk, d, dv = 3, 4, 2, 5
 	q, k, v, s, m := normal(1, nq, d), normal(2, nk, d), normal(3, nk, dv), normal(4, nq, nk), normal(5, d, d)
@@ -107,6 +108,7 @@ func drawn(t *rapid.T) (s Setting, q, k, v *mat.Dense) {
 	return s, normal(seed, nq, d), normal(seed+1, nk, d), normal(seed+2, nk, dv)
 }
 
+// TestBackwardIsRight checks that Verify finds no error in Backward.
 func TestBackwardIsRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, q, k, v := drawn(t)
@@ -170,6 +172,7 @@ func TestByProducts(t *testing.T) {
 	})
 }
 
+// TestBilinear checks the gradients through a bilinear score against central differences.
 func TestBilinear(t *testing.T) {
 	const nq, nk, dq, dk, dv = 3, 4, 2, 3, 2
 	q, k, v, m, dO := normal(1, nq, dq), normal(2, nk, dk), normal(3, nk, dv), normal(4, dq, dk), normal(5, nq, dv)
@@ -243,6 +246,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
+// TestLimitsOfTemperature checks the gradients in both limits of the temperature.
 func TestLimitsOfTemperature(t *testing.T) {
 	q := mat.NewDense(2, 1, []float64{1, 0}) // scores 3 1 2, and three tied scores
 	k := mat.NewDense(3, 1, []float64{3, 1, 2})
@@ -268,6 +272,7 @@ func TestLimitsOfTemperature(t *testing.T) {
 	near(t, "T = 1e9: dS", warm.DS, hot.DS, 1e-8)
 }
 
+// TestGradEntropy checks the gradients of entropy and LSE against central differences.
 func TestGradEntropy(t *testing.T) {
 	for _, temp := range []float64{0, 0.5, 2} {
 		s := flat(normal(3, 1, 6))
@@ -335,6 +340,8 @@ func TestVerifyFindsMistakes(t *testing.T) {
 	}
 }
 
+// TestVerifyErrors checks that Verify refuses operands and settings without a gradient, and says
+// why.
 func TestVerifyErrors(t *testing.T) {
 	m := func(r, c int) mat.Matrix { return mat.NewDense(r, c, nil) }
 	var none *mat.Dense
@@ -428,6 +435,7 @@ gain of the softmax, by query: [0.047100 0.047100]
 	}
 }
 
+// TestGradientFlow checks that no gain exceeds 1/(2T), and that the norms are right.
 func TestGradientFlow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, q, k, v := drawn(t)

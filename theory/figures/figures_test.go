@@ -51,6 +51,7 @@ func svg(t *testing.T, f Figure) string {
 	return b.String()
 }
 
+// TestAllAreDrawn checks that every figure has its own name, a caption and a picture.
 func TestAllAreDrawn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	names := map[string]bool{}
@@ -127,6 +128,8 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
+// TestComplexityNamesTheSlope checks that the legend has the fitted exponents, and that there is no
+// panel without curves.
 func TestComplexityNamesTheSlope(t *testing.T) {
 	s := svg(t, Complexity([]Curve{power("standard", 2), power("linear", 1)}, nil))
 	for _, want := range []string{"standard: n^2.00", "linear: n^1.00", "seconds"} {
@@ -139,6 +142,7 @@ func TestComplexityNamesTheSlope(t *testing.T) {
 	}
 }
 
+// TestErrorsSayWhatToDo checks that bad data are refused with an error that says what to do.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	three, err := hopfield.NewModern(mat.NewDense(2, 3, nil), nil, 1)
 	if err != nil {
@@ -217,6 +221,7 @@ func TestCellsStandAsWritten(t *testing.T) {
 	}
 }
 
+// TestTwoDecimals checks the format of numbers in cells.
 func TestTwoDecimals(t *testing.T) {
 	for x, want := range map[float64]string{.401: ".40", -.2: "-.20", 1: "1.00", -1.5: "-1.50", 0: ".00"} {
 		if got := two(x); got != want {

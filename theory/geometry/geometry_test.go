@@ -75,6 +75,7 @@ func TestDerivatives(t *testing.T) {
 	}
 }
 
+// TestChristoffel checks symbols against their closed forms.
 func TestChristoffel(t *testing.T) {
 	const theta, sigma = .8, 1.6
 	for _, test := range []struct {
@@ -126,6 +127,7 @@ func TestNoMetric(t *testing.T) {
 	}
 }
 
+// TestShapesAreNamed checks that a panic names the operand that does not fit.
 func TestShapesAreNamed(t *testing.T) {
 	g := mat.NewSymDense(2, []float64{1, 0, 0, 1})
 	for what, f := range map[string]func(){
@@ -311,6 +313,7 @@ func TestGaussians(t *testing.T) {
 	}
 }
 
+// TestPull checks that pulled-back metrics give the inner products of the mapped vectors.
 func TestPull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, j := drawMetric(t, 3, "g"), mat.NewDense(3, 2, drawVector(t, 6, "J"))
@@ -324,6 +327,7 @@ func TestPull(t *testing.T) {
 	})
 }
 
+// TestNatural checks natural gradients with singular information, and with damping.
 func TestNatural(t *testing.T) {
 	g := []float64{1, -2}
 	for _, test := range []struct {

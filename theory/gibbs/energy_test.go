@@ -40,6 +40,7 @@ func TestFreeEnergy(t *testing.T) {
 	}
 }
 
+// TestExpectedEnergy checks that a hidden state adds no energy, and that lengths must agree.
 func TestExpectedEnergy(t *testing.T) {
 	one(t, "hidden states", ExpectedEnergy([]float64{.5, .5, 0}, []float64{1, 2, hidden}), -1.5, 0)
 	if !panics(func() { ExpectedEnergy([]float64{1}, []float64{1, 2}) }) {
@@ -71,6 +72,7 @@ func TestHeatCapacity(t *testing.T) {
 	one(t, "NaN", HeatCapacity([]float64{nan}, 1), nan, 0)
 }
 
+// TestJacobian checks the Jacobian against differences, in both limits and for part of a row.
 func TestJacobian(t *testing.T) {
 	want := mat.NewSymDense(3, []float64{.08192507, -.02203304, -.05989202, 0, .18483645, -.1628034, 0, 0, .22269543})
 	if got := Susceptibility([]float64{1, 2, 3}, 1); !mat.EqualApprox(got, want, 5e-9) {

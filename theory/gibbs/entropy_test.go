@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// TestEntropy checks entropy, its normalised form and the effective number of states.
 func TestEntropy(t *testing.T) {
 	eight := make([]float64, 8)
 	floats.AddConst(1.0/8, eight)

@@ -79,6 +79,7 @@ func TestGumbelSoftmax(t *testing.T) {
 	})
 }
 
+// TestSoftArgmax checks the expected index, also in both limits and without a distribution.
 func TestSoftArgmax(t *testing.T) {
 	s := []float64{1, 2, 3, 4, 1}
 	one(t, "lesson", SoftArgmax(s, 1), 2.539475, 5e-7)

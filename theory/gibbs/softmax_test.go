@@ -49,6 +49,7 @@ func someScores(t *rapid.T) []float64 {
 
 func someTemperature(t *rapid.T) float64 { return rapid.Float64Range(0.1, 10).Draw(t, "temperature") }
 
+// TestSoftmax checks weights at known scores, in both limits and at the ends of float64.
 func TestSoftmax(t *testing.T) {
 	third := 1.0 / 3
 	e := math.Exp(-1)
@@ -103,6 +104,8 @@ func TestSoftmaxLimits(t *testing.T) {
 	})
 }
 
+// TestSoftmaxProperties checks that weights add up to 1, follow the order of the scores, and do not
+// change if all scores shift or if scores and temperature scale together.
 func TestSoftmaxProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, temp := someScores(t), someTemperature(t)
@@ -147,6 +150,7 @@ func TestLogSoftmax(t *testing.T) {
 	same(t, "NaN", LogSoftmax([]float64{1, nan}, 1), []float64{nan, nan}, 0)
 }
 
+// TestLogPartition checks log Z at known scores and in both limits.
 func TestLogPartition(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -176,6 +180,7 @@ func TestLogPartition(t *testing.T) {
 	}
 }
 
+// TestGibbs checks that Gibbs of energies is Softmax of the negative energies.
 func TestGibbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, temp := someScores(t), someTemperature(t)

@@ -43,6 +43,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// TestCurve checks the weights of the lesson's curves.
 func TestCurve(t *testing.T) {
 	pair := func(x float64) []float64 { return []float64{3, x} }
 	others := []float64{-2, 0, 2}

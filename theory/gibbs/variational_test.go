@@ -45,6 +45,8 @@ func TestFunctional(t *testing.T) {
 	one(t, "hot, two states", Functional([]float64{.5, .5}, []float64{3, 1}, inf), -inf, 0)
 }
 
+// TestSlope checks the gradient of the functional against differences, and that it is constant at
+// the Gibbs distribution.
 func TestSlope(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, temp := rapid.SliceOfN(rapid.Float64Range(-3, 3), 1, 6).Draw(t, "scores"), someTemperature(t)
@@ -102,6 +104,7 @@ func TestMinimize(t *testing.T) {
 	same(t, "weights below float64", m.Weights, []float64{1, 0, 0}, 0)
 }
 
+// TestMinimizeRefuses checks that bad input is refused with an error that names it.
 func TestMinimizeRefuses(t *testing.T) {
 	for _, c := range []struct {
 		s    []float64

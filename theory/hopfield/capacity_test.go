@@ -16,6 +16,7 @@ func near(t *testing.T, what string, got, want, within float64) {
 	}
 }
 
+// TestWrightOmega checks that w + log w = x over the range of float64.
 func TestWrightOmega(t *testing.T) {
 	near(t, "omega(0)", WrightOmega(0), 0.56714329040978387, 1e-15)
 	near(t, "omega(1)", WrightOmega(1), 1, 1e-15)
@@ -67,6 +68,7 @@ func TestStorageBound(t *testing.T) {
 	}
 }
 
+// TestClassicalCapacity checks the capacities at known sizes.
 func TestClassicalCapacity(t *testing.T) {
 	c := ClassicalCapacity(64)
 	near(t, "with some wrong bits", c.SomeWrong, 8.8, .05)
@@ -75,6 +77,8 @@ func TestClassicalCapacity(t *testing.T) {
 	near(t, "2^(d/2)", BinaryExponential(20), 1024, 0)
 }
 
+// TestBinaryTrial checks the share of wrong bits against WrongBit, and full recall of a single
+// pattern.
 func TestBinaryTrial(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 0))
 	var trials []BinaryRecall
@@ -98,6 +102,8 @@ func TestBinaryTrial(t *testing.T) {
 	}
 }
 
+// TestKnee checks the interpolated knee, and that there is none if more than half are always
+// recalled.
 func TestKnee(t *testing.T) {
 	at := func(load, recalled float64) BinaryRecall { return BinaryRecall{Load: load, Recalled: recalled} }
 	near(t, "the knee", Knee([]BinaryRecall{at(.1, 1), at(.14, .75), at(.18, .25), at(.2, 0)}), .16, 1e-15)
@@ -126,6 +132,7 @@ func TestSphereTrial(t *testing.T) {
 	}
 }
 
+// TestTrialsRefuse checks that trials refuse bad sizes and say what is wanted.
 func TestTrialsRefuse(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 0))
 	for i, err := range []error{

@@ -30,6 +30,7 @@ func network(t *rapid.T) (c *Classical, x []float64, rng *rand.Rand) {
 	return c, Spins(rng, 1, n).RawRowView(0), rng
 }
 
+// TestHebbRefuses checks that patterns other than +1 and -1 are refused.
 func TestHebbRefuses(t *testing.T) {
 	for _, c := range []struct {
 		patterns mat.Matrix
@@ -73,6 +74,7 @@ func TestSweepIsTheRuleAndDescends(t *testing.T) {
 	})
 }
 
+// TestSettleEndsWhereNothingMoves checks that Settle ends in a stable state of no higher energy.
 func TestSettleEndsWhereNothingMoves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, x, rng := network(t)
@@ -138,6 +140,7 @@ func TestZeroFieldKeepsTheSpin(t *testing.T) {
 	}
 }
 
+// TestStatesOfOtherSizesPanic checks that a state of the wrong size causes a panic.
 func TestStatesOfOtherSizesPanic(t *testing.T) {
 	defer func() {
 		if s, _ := recover().(string); !strings.Contains(s, "a state of 3 spins, in a network of 2") {

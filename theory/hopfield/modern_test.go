@@ -42,6 +42,7 @@ func memory(t *rapid.T) (*Modern, []float64) {
 	return modern(t, normal(rng, n, d), nil, beta), x
 }
 
+// TestNewModernRefuses checks that bad patterns, values and temperatures are refused.
 func TestNewModernRefuses(t *testing.T) {
 	two := mat.NewDense(2, 1, []float64{1, 2})
 	for _, c := range []struct {
@@ -79,6 +80,7 @@ func TestUpdateDescends(t *testing.T) {
 	})
 }
 
+// TestGradientIsTheDerivative checks the gradient of the energy against differences.
 func TestGradientIsTheDerivative(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, x := memory(t)
@@ -166,6 +168,7 @@ func TestRetrieveManyIsRetrieveEach(t *testing.T) {
 	}
 }
 
+// TestLimit checks the limits on iterations and tolerance.
 func TestLimit(t *testing.T) {
 	m := modern(t, mat.NewDense(2, 1, []float64{1, -1}), nil, 1) // from 1 towards 0, ever slower
 	if r := m.Settle([]float64{1}, Limit{Iterations: 3, Tolerance: 1e-12}); r.Settled || r.Iterations != 3 {
@@ -182,6 +185,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestSeparation checks that each pattern has at least the weight that its margin promises.
 func TestSeparation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, _ := memory(t)
@@ -205,6 +209,7 @@ func TestSeparation(t *testing.T) {
 	}
 }
 
+// TestBasin checks the share of noisy copies that return to their pattern.
 func TestBasin(t *testing.T) {
 	m := modern(t, mat.NewDense(2, 2, []float64{1, 0, -1, 0}), nil, 8)
 	var shares []float64
@@ -222,6 +227,7 @@ func TestBasin(t *testing.T) {
 	}
 }
 
+// TestLandscape checks that the energy along a line has its valleys at the patterns.
 func TestLandscape(t *testing.T) {
 	m := modern(t, mat.NewDense(2, 2, []float64{1, 0, -1, 0}), nil, 8)
 	at := floats.Span(make([]float64, 81), -2, 2)

@@ -48,6 +48,7 @@ func panicText(f func()) (text string) {
 	return ""
 }
 
+// TestFrequencies checks the frequencies for even and odd dimensions.
 func TestFrequencies(t *testing.T) {
 	for _, c := range []struct {
 		d    int
@@ -65,6 +66,7 @@ func TestFrequencies(t *testing.T) {
 	near(t, "wavelengths", positions.Wavelengths(4, 100), []float64{2 * math.Pi, 20 * math.Pi}, 1e-13)
 }
 
+// TestSinusoid checks every element of the table against its formula.
 func TestSinusoid(t *testing.T) {
 	for d := 1; d <= 7; d++ {
 		s := positions.Sinusoid{Dim: d, Base: 50}
@@ -181,6 +183,7 @@ func TestRopeIsThatOfAttn(t *testing.T) {
 	}
 }
 
+// TestBias checks that biases depend on the distance from the query's own position.
 func TestBias(t *testing.T) {
 	// Two queries, the last of which is at the position of the last of four keys.
 	got := positions.Bias(func(distance int) float64 { return float64(distance) }, 2, 4)
@@ -225,6 +228,7 @@ func TestT5(t *testing.T) {
 	}
 }
 
+// TestRelative checks tables of relative positions, clipped and not, against package attn.
 func TestRelative(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	const nq, nk, d = 3, 5, 4
@@ -285,6 +289,7 @@ func TestXL(t *testing.T) {
 	}
 }
 
+// TestSpread checks the spread of a known score, and the positions at which it is evaluated.
 func TestSpread(t *testing.T) {
 	seen := map[[2]int]bool{}
 	score := func(_, _ []float64, m, n int) float64 { seen[[2]int{m, n}] = true; return float64(n * n) }
@@ -321,6 +326,7 @@ func TestSpreadOfEncodings(t *testing.T) {
 	}
 }
 
+// TestBigBird checks that the mask adds the right number of random keys to the fixed ones.
 func TestBigBird(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, global := rapid.IntRange(1, 40).Draw(t, "n"), rapid.IntRange(0, 4).Draw(t, "global")
@@ -353,6 +359,7 @@ func TestBigBird(t *testing.T) {
 	})
 }
 
+// TestShapes checks that a panic names the operand that does not fit.
 func TestShapes(t *testing.T) {
 	for says, f := range map[string]func(){
 		"a row of 3 numbers":       func() { positions.Rope{Dim: 4}.Turn(make([]float64, 3), 1) },

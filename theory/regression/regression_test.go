@@ -177,6 +177,7 @@ func TestGram(t *testing.T) {
 	}
 }
 
+// TestFeatures checks the named features at known numbers.
 func TestFeatures(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -265,6 +266,7 @@ func TestLinear(t *testing.T) {
 	})
 }
 
+// TestCausal checks linear attention under a causal mask, also for a query before all keys.
 func TestCausal(t *testing.T) {
 	l, _ := ByName("elu+1")
 	k, v := mat.NewDense(2, 1, []float64{0, 1}), mat.NewDense(2, 1, []float64{3, 6})
@@ -297,6 +299,7 @@ func TestProducts(t *testing.T) {
 	}
 }
 
+// TestDirections checks the moments of the directions, and that the seed determines them.
 func TestDirections(t *testing.T) {
 	const m, d = 4000, 5
 	for name, draw := range map[string]func(m, d int, seed uint64) *mat.Dense{"independent": Directions, "orthogonal": Orthogonal} {
@@ -375,6 +378,8 @@ func TestRandomAttention(t *testing.T) {
 	}
 }
 
+// TestRandomRefuses checks that directions of another dimension and unknown estimators cause a
+// panic.
 func TestRandomRefuses(t *testing.T) {
 	for what, f := range map[string]func(){
 		"directions in 2 dimensions": func() { Random{W: Directions(3, 2, 1)}.Features(make([]float64, 3)) },

@@ -63,6 +63,7 @@ func panicText(f func()) (text string) {
 	return ""
 }
 
+// TestScores checks the scores of each scorer on the worked example.
 func TestScores(t *testing.T) {
 	q, k, _ := example()
 	g := mat.NewDense(2, 2, []float64{2, .5, .5, 1})
@@ -97,6 +98,7 @@ func TestRectangular(t *testing.T) {
 	nearMat(t, "scores", scorers.Bilinear{M: m, Scale: .5}.Scores(q, k), scorers.Dot{Scale: .5}.Scores(&bent, k), 1e-14)
 }
 
+// TestWorkedExample checks every stage of attention on the worked example.
 func TestWorkedExample(t *testing.T) {
 	q, k, v := example()
 	d := scorers.Attend(scorers.Dot{}, q, k, v, scorers.Options{})
@@ -168,6 +170,8 @@ func within(t *testing.T, what string, got *mat.Dense, want bridge.Values) {
 	}
 }
 
+// TestNothingSeen checks that a query that sees no key has zero weights and output, and log Z =
+// -Inf.
 func TestNothingSeen(t *testing.T) {
 	q, k, v := example()
 	d := scorers.Attend(scorers.Dot{}, q, k, v, scorers.Options{Mask: func(i, _ int) bool { return i == 1 }})
@@ -201,6 +205,7 @@ func TestMasksSelect(t *testing.T) {
 	}
 }
 
+// TestLimits checks weights and output in both limits of the temperature.
 func TestLimits(t *testing.T) {
 	raw, v := mat.NewDense(1, 3, []float64{2, 2, 0}), mat.NewDense(3, 1, []float64{3, 6, 9})
 	for _, c := range []struct {
@@ -230,6 +235,7 @@ func TestLargeScores(t *testing.T) {
 	}
 }
 
+// TestBatch checks that each entry of a batch is computed with its own options.
 func TestBatch(t *testing.T) {
 	r := source(3)
 	var q, k, v []*mat.Dense
@@ -246,6 +252,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// TestShapes checks that a panic names the operand that does not fit.
 func TestShapes(t *testing.T) {
 	m := func(r, c int) *mat.Dense { return mat.NewDense(r, c, nil) }
 	add := scorers.Additive{U: m(5, 3), W: m(5, 4), V: make([]float64, 5)}
@@ -289,6 +296,7 @@ func slope(m *mat.Dense, f func() float64) []float64 {
 // inner returns sum_ij a_ij b_ij.
 func inner(a, b *mat.Dense) float64 { return floats.Dot(a.RawMatrix().Data, b.RawMatrix().Data) }
 
+// TestBilinearGradients checks the gradients of a bilinear score against differences.
 func TestBilinearGradients(t *testing.T) {
 	r := source(4)
 	q, k, m, dS := normal(r, 3, 2), normal(r, 4, 3), normal(r, 2, 3), normal(r, 3, 4)
@@ -303,6 +311,7 @@ func TestBilinearGradients(t *testing.T) {
 	}
 }
 
+// TestAdditiveGradients checks the gradients of an additive score against differences.
 func TestAdditiveGradients(t *testing.T) {
 	r := source(5)
 	q, k, dS := normal(r, 3, 2), normal(r, 4, 3), normal(r, 3, 4)

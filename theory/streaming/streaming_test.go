@@ -59,6 +59,7 @@ func all(int, int) bool        { return true }
 func causal(i, j int) bool     { return j <= i }
 func everyThird(i, j int) bool { return j%3 == 0 && i != 2 } // query 2 sees nothing
 
+// TestAttend checks attention in blocks of many sizes against plain attention.
 func TestAttend(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 2, 7, 20} {
@@ -197,6 +198,7 @@ func TestMergeLeavesItsOperands(t *testing.T) {
 	near(t, "y", append(y.Output(), y.LSE()), []float64{4, 3}, 0)
 }
 
+// TestBackward checks the gradients in blocks of many sizes against differences.
 func TestBackward(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const nq, nk, d, dv = 5, 7, 3, 2
@@ -220,6 +222,7 @@ func TestBackward(t *testing.T) {
 	}
 }
 
+// TestShapes checks that a panic names the operand that does not fit.
 func TestShapes(t *testing.T) {
 	m := func(r, c int) *mat.Dense { return mat.NewDense(r, c, nil) }
 	for says, f := range map[string]func(){

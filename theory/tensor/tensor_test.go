@@ -12,6 +12,7 @@ import (
 	"attnlab/theory/tensor"
 )
 
+// TestTensor checks shapes and elements, and which methods share the numbers.
 func TestTensor(t *testing.T) {
 	x := tensor.Of([]float64{1, 2, 3, 4, 5, 6}, 1, 2, 3)
 	if x.Rank() != 3 || !slices.Equal(x.Shape(), []int{1, 2, 3}) || x.At(0, 1, 2) != 6 || x.String() != "[[[1 2 3] [4 5 6]]]" {
@@ -55,6 +56,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// TestPanics checks that bad shapes and indices cause a panic that names them.
 func TestPanics(t *testing.T) {
 	m := tensor.New(2, 3)
 	for says, call := range map[string]func(){
@@ -109,6 +111,7 @@ func TestLowerRaise(t *testing.T) {
 	}
 }
 
+// TestLowerRaiseErrors checks that indices that cannot be moved are refused.
 func TestLowerRaiseErrors(t *testing.T) {
 	one := mat.NewDiagDense(2, []float64{1, 1})
 	up, label := tensor.New(2).Mark(tensor.Up), tensor.New(2)
