@@ -16,7 +16,7 @@ import (
 	"attnlab/nn"
 )
 
-// settings are what the weights that come out depend on, besides the text.
+// settings are everything besides the text that determines the trained weights.
 type settings struct {
 	Context int
 	Dropout float64
@@ -31,12 +31,12 @@ func defaults() settings {
 }
 
 func flags(set *flag.FlagSet, s *settings) {
-	set.IntVar(&s.Context, "context", s.Context, "characters that the model sees: a sequence")
-	set.Float64Var(&s.Dropout, "dropout", s.Dropout, "part of what layers add that is dropped in training")
+	set.IntVar(&s.Context, "context", s.Context, "characters in a sequence")
+	set.Float64Var(&s.Dropout, "dropout", s.Dropout, "fraction of each layer's output that is dropped in training")
 	s.Training.Flags(set)
 }
 
-// saying is what is asked of the model when it is trained.
+// saying describes the text that the trained model writes.
 type saying struct {
 	root        string
 	prompt      string
@@ -48,16 +48,16 @@ type saying struct {
 }
 
 func (y *saying) flags(set *flag.FlagSet) {
-	set.StringVar(&y.root, "root", ".", "`folder` in the checkout whose documentation is read")
-	set.StringVar(&y.prompt, "prompt", "A kernel ", "`text` that the model goes on from")
-	set.IntVar(&y.length, "length", 400, "characters to write; 0 is none")
-	set.Float64Var(&y.temperature, "temperature", .7, "of the choice; 0 is the most likely character")
-	set.IntVar(&y.topK, "top-k", 0, "choose among so many most likely characters; 0 is all")
-	set.Float64Var(&y.topP, "top-p", .95, "choose among the most likely characters that have so much of the weight; 0 is all")
-	set.Uint64Var(&y.seed, "sample-seed", 1, "of the choice")
+	set.StringVar(&y.root, "root", ".", "`folder` in the checkout whose documentation is learned")
+	set.StringVar(&y.prompt, "prompt", "A kernel ", "`text` that the model continues")
+	set.IntVar(&y.length, "length", 400, "characters to write; 0 means none")
+	set.Float64Var(&y.temperature, "temperature", .7, "sampling temperature; 0 means the most likely character")
+	set.IntVar(&y.topK, "top-k", 0, "sample from this many of the most likely characters; 0 means all")
+	set.Float64Var(&y.topP, "top-p", .95, "sample from the most likely characters whose probabilities sum to this; 0 means all")
+	set.Uint64Var(&y.seed, "sample-seed", 1, "seed of the sampling")
 }
 
-// An author is a model of text, and its training.
+// An author is a model of text with its training.
 type author struct {
 	settings
 	vocabulary
@@ -67,13 +67,13 @@ type author struct {
 	trainer        *nn.Trainer
 }
 
-// rare is how often a character must be in the text to be one of the vocabulary.
+// rare is the least number of times that a character of the vocabulary is in the text.
 const rare = 8
 
-// newAuthor makes a model with random weights for a text, and plans its training.
+// newAuthor returns a model with random weights for a text and plans its training.
 func newAuthor(s settings, train, heldOut string, on nn.On) (*author, error) {
 	if s.Batch < 1 || s.Context < 2 || s.Steps < 1 || s.Dropout < 0 || s.Dropout >= 1 {
-		return nil, fmt.Errorf("-batch %d -context %d -steps %d -dropout %v: want something to train, and a part below 1", s.Batch, s.Context, s.Steps, s.Dropout)
+		return nil, fmt.Errorf("-batch %d -context %d -steps %d -dropout %v: want -batch and -steps of 1 or more, -context of 2 or more, and -dropout of 0 or more and less than 1", s.Batch, s.Context, s.Steps, s.Dropout)
 	}
 	a := &author{settings: s, vocabulary: newVocabulary(train, rare), on: on}
 	a.train, a.heldOut = a.encode(train), a.encode(heldOut)
@@ -81,7 +81,7 @@ func newAuthor(s settings, train, heldOut string, on nn.On) (*author, error) {
 		return nil, errShort
 	}
 	if s.Heads < 1 || s.Dim%(2*s.Heads) != 0 {
-		return nil, fmt.Errorf("-dim %d -heads %d: want heads of an even number of columns, which turn in pairs by their position", s.Dim, s.Heads)
+		return nil, fmt.Errorf("-dim %d -heads %d: want heads of an even number of columns, because RoPE rotates pairs", s.Dim, s.Heads)
 	}
 	noise := &nn.Noise{Seed: s.Seed}
 	cos, sin := attn.RopeTables(10000, s.Context, s.Dim/s.Heads)
@@ -100,8 +100,8 @@ func newAuthor(s settings, train, heldOut string, on nn.On) (*author, error) {
 	return a, nil
 }
 
-// batch makes the batches of training: pieces of the text from anywhere, and of each character the
-// one behind it.
+// batch returns the function that draws training batches: sequences from random places in the text,
+// each target being the next character.
 func (a *author) batch() func(step int64, tokens, targets []int32) {
 	source := new(rand.PCG)
 	r, n := rand.New(source), a.Context
@@ -115,8 +115,8 @@ func (a *author) batch() func(step int64, tokens, targets []int32) {
 	}
 }
 
-// loss is the mean of -log p of every held-out character but the first, given those before it in
-// its piece of Context characters.
+// loss returns the mean of -log p over all held-out characters but the first. Each is predicted
+// from the characters before it in its sequence of Context characters.
 func (a *author) loss() (float64, error) {
 	n := a.Context
 	pass, err := a.model.Plan(a.on, a.Batch, n)
@@ -138,8 +138,8 @@ func (a *author) loss() (float64, error) {
 	return sum / float64(all), nil
 }
 
-// goOn writes on behind a beginning, through the cache: a character costs one row. When the cache
-// is full, it begins anew with the last half of what it held.
+// goOn continues a text through the KV cache: a character costs one row. When the cache is full, it
+// starts a new one with the last half of its context.
 func (a *author) goOn(beginning []int32, length int, s *nn.Sampler) ([]int32, error) {
 	text := slices.Clone(beginning)
 	for len(text) < len(beginning)+length {
@@ -161,8 +161,8 @@ func (a *author) goOn(beginning []int32, length int, s *nn.Sampler) ([]int32, er
 	return text[len(beginning):], nil
 }
 
-// goOnWhole is what goOn writes, greedily and up to the context, without a cache: all that there is
-// goes through the model for each character.
+// goOnWhole returns what goOn writes greedily, up to Context characters. It uses no cache: each
+// character takes a pass over the whole text.
 func (a *author) goOnWhole(beginning []int32, length int) ([]int32, error) {
 	text := slices.Clone(beginning)
 	pass, err := a.model.Plan(a.on, 1, len(beginning)+length)
@@ -175,8 +175,8 @@ func (a *author) goOnWhole(beginning []int32, length int) ([]int32, error) {
 	return text[len(beginning):], nil
 }
 
-// texts are what a run learns and what it is asked about: of a fresh one, what the repository says
-// now; of a resumed one, what it said then.
+// texts returns the text that a run learns, and its held-out text. A new run takes them from the
+// repository; a resumed run reads those it began with.
 func texts(run *program.Run, root string) (train, heldOut string, err error) {
 	if run.Resume {
 		var sides [2][]byte
@@ -198,7 +198,7 @@ func texts(run *program.Run, root string) (train, heldOut string, err error) {
 	return train, heldOut, nil
 }
 
-// charlm trains a model of the repository's own documentation, compares it with counting pairs of
+// charlm trains a model on the repository's documentation, compares it with counting pairs of
 // characters, and lets it write.
 func charlm(ctx context.Context, args []string, out, progress io.Writer) error {
 	var say saying
@@ -224,7 +224,7 @@ func charlm(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 	prompt := a.encode(say.prompt)
 	if len(prompt) == 0 || say.length < 0 {
-		return fmt.Errorf("-prompt %q -length %d: the model goes on from something", say.prompt, say.length)
+		return fmt.Errorf("-prompt %q -length %d: want a prompt of at least one character, and a length of 0 or more", say.prompt, say.length)
 	}
 	if err := run.Open(); err != nil {
 		return err
@@ -248,17 +248,18 @@ func charlm(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d characters to learn, %d held out, %d kinds; %d parameters, %d steps of %d times %d characters; this run took %v\n",
+	fmt.Fprintf(out, "%d characters to learn, %d held out, a vocabulary of %d; %d parameters, %d steps of %d sequences of %d characters; this run took %v\n",
 		len(a.train), len(a.heldOut), len(a.vocabulary), nn.Count(a.model.Params()), s.Steps, s.Batch, s.Context, took)
-	fmt.Fprintf(out, "held-out loss: %.4f nats a character; counting pairs: %.4f\n", loss, baseline)
+	fmt.Fprintf(out, "held-out loss: %.4f nats per character; counting pairs: %.4f\n", loss, baseline)
 	if err := a.speak(&say, prompt, out); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "checkpoint, text and curve of losses: %s\nto let it write again: go run ./examples/charlm -resume -o %s -prompt %q\n", run.Dir, run.Dir, say.prompt)
+	fmt.Fprintf(out, "checkpoint, text and loss curve: %s\nto write again: go run ./examples/charlm -resume -o %s -prompt %q\n", run.Dir, run.Dir, say.prompt)
 	return nil
 }
 
-// speak says whether the cache changes what the model writes, and lets it write.
+// speak reports whether greedy decoding writes the same with and without the cache, and then lets
+// the model write.
 func (a *author) speak(say *saying, prompt []int32, out io.Writer) error {
 	short := prompt[max(0, len(prompt)-max(1, a.Context/2)):]
 	n := a.Context - len(short)
@@ -274,7 +275,7 @@ func (a *author) speak(say *saying, prompt []int32, out io.Writer) error {
 	if !slices.Equal(cached, whole) {
 		verdict = "NOT the same"
 	}
-	fmt.Fprintf(out, "%d most likely characters, one after another, through the cache and by full passes: %s\n", n, verdict)
+	fmt.Fprintf(out, "%d characters by greedy decoding, through the cache and by full passes: %s\n", n, verdict)
 	if say.length == 0 {
 		return nil
 	}

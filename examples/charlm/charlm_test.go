@@ -17,7 +17,8 @@ import (
 	"attnlab/nn"
 )
 
-// checkout makes a folder that looks like the repository's, with a few thousand characters in it.
+// checkout makes a folder like a checkout of the module, with a few thousand characters of
+// documentation.
 func checkout(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -43,6 +44,8 @@ func checkout(t *testing.T) string {
 	return root
 }
 
+// TestDocumentation checks which text is collected from a checkout, that its root is found from a
+// folder below, and the errors of an incomplete one.
 func TestDocumentation(t *testing.T) {
 	root := checkout(t)
 	text, err := documentation(root)
@@ -50,11 +53,11 @@ func TestDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "Package a is first.\n\nA T is a type.\n\nString is a method.\n\nThese are.\n\nA U is another.\n\n"; !strings.HasSuffix(text, " \n"+want) {
-		t.Errorf("of the Go files it has %q, want %q", text[max(0, len(text)-300):], want)
+		t.Errorf("the Go files end with %q, want %q", text[max(0, len(text)-300):], want)
 	}
 	for _, page := range []string{"A kernel is a value", "Rows are sequences", "What a mask hides"} {
 		if strings.Count(text, page) != 150 {
-			t.Errorf("%q is there %d times, want 150", page, strings.Count(text, page))
+			t.Errorf("%q occurs %d times, want 150", page, strings.Count(text, page))
 		}
 	}
 	if found, err := findRoot(filepath.Join(root, "a", "testdata")); err != nil || found != root {
@@ -71,16 +74,18 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
+// TestVocabulary checks which characters are in a vocabulary, and that unknown ones become 0.
 func TestVocabulary(t *testing.T) {
 	v := newVocabulary("aaa∂∂ bb  c", 2)
 	if want := (vocabulary{unknown, ' ', 'a', 'b', '∂'}); !slices.Equal(v, want) {
 		t.Fatalf("vocabulary %q, want %q", string(v), string(want))
 	}
 	if got := v.encode("ab∂c"); !slices.Equal(got, []int32{2, 3, 4, 0}) || v.decode(got) != "ab∂\uFFFD" {
-		t.Errorf("ab∂c is %v, and again %q", got, v.decode(got))
+		t.Errorf("ab∂c is encoded as %v and decoded as %q", got, v.decode(got))
 	}
 }
 
+// TestSplit checks that every tenth piece is held out.
 func TestSplit(t *testing.T) {
 	text := ""
 	for i := range 25 {
@@ -92,18 +97,18 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Neighbours counted by hand: a b twice, b a once.
+// TestBigram checks the loss against pairs counted by hand: a b twice, b a once.
 func TestBigram(t *testing.T) {
 	want := -(math.Log(3./4) + math.Log(2./3)) / 2
 	if got := bigram([]int32{0, 1, 0, 1}, []int32{0, 1, 0}, 2); math.Abs(got-want) > 1e-15 {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if got := bigram([]int32{0, 0}, []int32{2, 1, 2}, 3); math.Abs(got-math.Log(3)) > 1e-15 {
-		t.Errorf("of pairs never seen %v, want log 3", got)
+		t.Errorf("loss of pairs that are not in the training text: %v, want log 3", got)
 	}
 }
 
-// reduced is a training that takes seconds, of the repository's own documentation.
+// reduced returns a model trained for a few seconds on this repository's documentation.
 func reduced(t *testing.T, steps int64) *author {
 	t.Helper()
 	root, err := findRoot(".")
@@ -137,8 +142,8 @@ func reduced(t *testing.T, steps int64) *author {
 	return a
 }
 
-// The model says what comes next better than pairs of characters do, on text that it was not
-// trained on, and writes the same through the cache as by full passes.
+// TestLearns checks that a trained model predicts held-out characters better than counting pairs
+// does, that the cache changes nothing in what it writes, and that a step allocates nothing.
 func TestLearns(t *testing.T) {
 	steps := int64(400)
 	if testing.Short() {
@@ -152,7 +157,7 @@ func TestLearns(t *testing.T) {
 	pairs := bigram(a.train, a.heldOut, len(a.vocabulary))
 	t.Logf("%d characters, %d held out: loss %.3f, pairs %.3f", len(a.train), len(a.heldOut), loss, pairs)
 	if !testing.Short() && !(loss < pairs) {
-		t.Errorf("held-out loss %v, and counting pairs has %v", loss, pairs)
+		t.Errorf("held-out loss %v, want less than %v by counting pairs", loss, pairs)
 	}
 	for _, beginning := range []string{"A", "The kernel ", "## "} {
 		tokens := a.encode(beginning)
@@ -166,20 +171,19 @@ func TestLearns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(cached) != n || !slices.Equal(cached, whole) {
-			t.Errorf("behind %q, the cache writes %q and full passes %q", beginning, a.decode(cached), a.decode(whole))
+			t.Errorf("after %q, the cache writes %q and full passes write %q", beginning, a.decode(cached), a.decode(whole))
 		}
 	}
 	if n := testing.AllocsPerRun(2, func() { _ = a.trainer.Step() }); n != 0 {
-		t.Errorf("%v allocations a step", n)
+		t.Errorf("%v allocations per step, want 0", n)
 	}
-	// The cache is full more than once.
+	// This text fills the cache more than once.
 	if text, err := a.goOn(a.encode("The "), 2*a.Context, new(nn.Sampler)); err != nil || len(text) != 2*a.Context {
 		t.Errorf("%d characters, %v; want %d", len(text), err, 2*a.Context)
 	}
 }
 
-// The loss is that of every character but the first of a piece by piece walk, which a walk
-// character by character finds too.
+// TestLoss checks the held-out loss against one computed character by character.
 func TestLoss(t *testing.T) {
 	a := reduced(t, 1)
 	a.heldOut = a.heldOut[:3*a.Context+20]
@@ -209,8 +213,8 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// The program trains, is interrupted, goes on with the text it began with, ends in the same
-// checkpoint, and writes the same.
+// TestResumed checks that an interrupted run, once resumed, uses the text it began with, ends in
+// the same checkpoint, and writes the same text.
 func TestResumed(t *testing.T) {
 	root := checkout(t)
 	args := func(dir string, more ...string) []string {
@@ -232,22 +236,22 @@ func TestResumed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(said, "full passes: the same") || !strings.Contains(said, "\nA kernel ") {
-		t.Errorf("it said %s", said)
+		t.Errorf("got output %s, want the comparison of the cache, and text", said)
 	}
 	dir := filepath.Join(t.TempDir(), "r")
 	if _, _, err = run(&countdown{t.Context(), 7}, args(dir)); !errors.Is(err, program.ErrInterrupted) || !strings.Contains(err.Error(), "-resume -o "+dir) {
-		t.Fatalf("interrupted, it says: %v", err)
+		t.Fatalf("interrupted: got error %v, want the command that resumes", err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "README.md"), []byte("changed meanwhile"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time there is nothing to train
+	for range 2 { // the second time, no steps are left
 		again, saidAgain, err := run(t.Context(), []string{"-o", dir, "-resume", "-threads", "2", "-length", "30"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if again != want || saidAgain != said {
-			t.Errorf("resumed, it comes to another end: %s, want %s", saidAgain, said)
+			t.Errorf("resumed, the run ends differently: got %s, want %s", saidAgain, said)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, trainFile), []byte(strings.Repeat("other text. ", 900)), 0o666); err != nil {
@@ -258,6 +262,7 @@ func TestResumed(t *testing.T) {
 	}
 }
 
+// countdown is a context that is cancelled after left calls of Err.
 type countdown struct {
 	context.Context
 	left int
@@ -270,13 +275,15 @@ func (c *countdown) Err() error {
 	return nil
 }
 
+// TestRefuses checks that wrong settings are an error that names the remedy, and leave no folder
+// behind.
 func TestRefuses(t *testing.T) {
 	root := checkout(t)
 	for want, args := range map[string][]string{
 		"even number of columns": {"-dim", "20", "-heads", "4"},
-		"want something":         {"-context", "1"},
+		"-context of 2 or more":  {"-context", "1"},
 		"too short":              {"-context", "30000"},
-		"goes on from something": {"-prompt", ""},
+		"want a prompt":          {"-prompt", ""},
 		"-root":                  {"-root", filepath.Dir(root)},
 	} {
 		dir := filepath.Join(t.TempDir(), "r")

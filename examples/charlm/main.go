@@ -1,5 +1,5 @@
-// Command charlm trains a small language model, character by character, on what this repository
-// says about itself, and lets it write. See README.md.
+// Command charlm trains a small character model on what this repository says about itself, and lets
+// it write. See README.md.
 package main
 
 import "attnlab/examples/internal/program"

@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// module is whose documentation is read.
+// module is the module whose documentation the model learns.
 const module = "attnlab"
 
-// findRoot is the folder of the module that a folder lies in.
+// findRoot returns the root folder of the module that a folder is in.
 func findRoot(from string) (string, error) {
 	dir, err := filepath.Abs(from)
 	if err != nil {
@@ -29,15 +29,15 @@ func findRoot(from string) (string, error) {
 			return dir, nil
 		}
 		if filepath.Dir(dir) == dir {
-			return "", fmt.Errorf("%s is in no checkout of module %s, whose documentation is what the model learns: go there, or name it with -root", from, module)
+			return "", fmt.Errorf("%s is in no checkout of module %s, whose documentation the model learns: run it there, or name the folder with -root", from, module)
 		}
 		dir = filepath.Dir(dir)
 	}
 }
 
-// documentation is all that the repository says about itself: README.md, CONTRIBUTING.md,
-// docs/*.md, and from every Go file that is no test the doc comments of the package and of what it
-// exports, by path.
+// documentation returns the text that the model learns: README.md, CONTRIBUTING.md, docs/*.md, and,
+// in the order of their paths, the doc comments of all Go files except tests. It takes the comments
+// of packages and of exported names.
 func documentation(root string) (string, error) {
 	var all strings.Builder
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -74,7 +74,7 @@ func documentation(root string) (string, error) {
 	return all.String(), err
 }
 
-// comments are the doc comments of a file: the package's, and those of what is exported.
+// comments returns the doc comments of a file: that of the package and those of exported names.
 func comments(f *ast.File) (texts []string) {
 	add := func(c *ast.CommentGroup) {
 		if text := c.Text(); text != "" {
@@ -103,6 +103,7 @@ func comments(f *ast.File) (texts []string) {
 	return texts
 }
 
+// exported reports whether a spec declares an exported name.
 func exported(s ast.Spec) bool {
 	switch s := s.(type) {
 	case *ast.TypeSpec:
@@ -113,8 +114,7 @@ func exported(s ast.Spec) bool {
 	return false
 }
 
-// split holds one piece of ten out, of so many characters each: the model is not trained on them,
-// and asked about nothing else.
+// split holds out every tenth piece of the text. A piece is the given number of characters.
 func split(text string, piece int) (train, heldOut string) {
 	runes := []rune(text)
 	var sides [2]strings.Builder
@@ -128,13 +128,13 @@ func split(text string, piece int) (train, heldOut string) {
 	return sides[0].String(), sides[1].String()
 }
 
-// unknown stands for characters that are rare.
+// unknown replaces characters that are not in the vocabulary.
 const unknown = '\uFFFD'
 
-// A vocabulary numbers the characters of a text, in the order of their codes. Number 0 is unknown.
+// A vocabulary numbers characters in the order of their code points. Number 0 is unknown.
 type vocabulary []rune
 
-// newVocabulary has the characters that a text has least times or more.
+// newVocabulary returns the characters that occur at least least times in a text.
 func newVocabulary(text string, least int) vocabulary {
 	counts := map[rune]int{}
 	for _, c := range text {
@@ -150,7 +150,7 @@ func newVocabulary(text string, least int) vocabulary {
 	return v
 }
 
-// encode is a text as numbers.
+// encode returns the numbers of the characters of a text.
 func (v vocabulary) encode(text string) []int32 {
 	var tokens []int32
 	for _, c := range text {
@@ -163,7 +163,7 @@ func (v vocabulary) encode(text string) []int32 {
 	return tokens
 }
 
-// decode is numbers as text.
+// decode returns the text of numbered characters.
 func (v vocabulary) decode(tokens []int32) string {
 	var s strings.Builder
 	for _, t := range tokens {
@@ -172,29 +172,29 @@ func (v vocabulary) decode(tokens []int32) string {
 	return s.String()
 }
 
-// bigram is the mean of -log p(b | a) over neighbours a, b of one text, where p is counted in
-// another one, with one added to each count:
+// bigram returns the mean of -log p(b | a) over the pairs of neighbours a, b of heldOut. It counts
+// p in train and adds one to each count:
 //
 //	p(b | a) = (count(a b) + 1) / (count(a) + characters)
-func bigram(train, asked []int32, characters int) float64 {
+func bigram(train, heldOut []int32, characters int) float64 {
 	pairs, firsts := make([]float64, characters*characters), make([]float64, characters)
 	for i, b := range train[1:] {
 		pairs[int(train[i])*characters+int(b)]++
 		firsts[train[i]]++
 	}
 	sum := 0.0
-	for i, b := range asked[1:] {
-		a := asked[i]
+	for i, b := range heldOut[1:] {
+		a := heldOut[i]
 		sum -= math.Log((pairs[int(a)*characters+int(b)] + 1) / (firsts[a] + float64(characters)))
 	}
-	return sum / float64(len(asked)-1)
+	return sum / float64(len(heldOut)-1)
 }
 
-// Files of a run that hold the text it began with, which may have changed meanwhile.
+// Files of a run that hold the text it began with. The repository may change before it is resumed.
 const (
 	trainFile   = "train.txt"
 	heldOutFile = "heldout.txt"
 )
 
-// errShort is that there is not enough text.
-var errShort = errors.New("the text is too short to learn from and to ask about: read a whole checkout, or choose a smaller -context")
+// errShort reports a text too short to train and test on.
+var errShort = errors.New("the text is too short to train and test on: use a whole checkout, or choose a smaller -context")

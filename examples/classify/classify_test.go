@@ -22,7 +22,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// In a process that is called classify, this binary is the program.
+// TestMain runs the program itself in a process named classify, and else the tests.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "classify" {
 		main()
@@ -30,12 +30,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// small are the arguments of a training that takes a moment.
+// small returns the arguments of a small training, with more appended.
 func small(task string, steps int, more ...string) []string {
 	return append([]string{"-task", task, "-steps", fmt.Sprint(steps), "-batch", "8", "-length", "12", "-layers", "1", "-dim", "16", "-heads", "2", "-every", "3"}, more...)
 }
 
-// checkpoint runs the program in this process to its end, and returns what it saved: weights,
+// checkpoint runs the program to its end in this process. It returns the checkpoint: weights,
 // moments, losses and settings.
 func checkpoint(t *testing.T, dir string, args ...string) string {
 	t.Helper()
@@ -45,6 +45,7 @@ func checkpoint(t *testing.T, dir string, args ...string) string {
 	return saved(t, dir)
 }
 
+// saved returns the checkpoint in a run folder.
 func saved(t *testing.T, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
@@ -54,8 +55,8 @@ func saved(t *testing.T, dir string) string {
 	return string(text)
 }
 
-// One thread and two, and training that was interrupted at any step, end in the same checkpoint, to
-// the bit.
+// TestSameBits checks that training on one thread and on two, and training that is interrupted and
+// resumed, end in the same checkpoint to the bit.
 func TestSameBits(t *testing.T) {
 	steps := 20
 	if testing.Short() {
@@ -64,16 +65,16 @@ func TestSameBits(t *testing.T) {
 	for _, task := range taskNames {
 		want := checkpoint(t, filepath.Join(t.TempDir(), "r"), small(task, steps, "-threads", "1")...)
 		if checkpoint(t, filepath.Join(t.TempDir(), "r"), small(task, steps, "-threads", "2")...) != want {
-			t.Errorf("%s: two threads come to another checkpoint than one", task)
+			t.Errorf("%s: two threads end in another checkpoint than one", task)
 		}
 		for _, at := range []int{1, 7} {
 			dir := filepath.Join(t.TempDir(), "r")
 			err := classify(stopAt(t, at), append(small(task, steps), "-o", dir), io.Discard, io.Discard)
 			if !errors.Is(err, program.ErrInterrupted) || !strings.Contains(err.Error(), "go run ./examples/classify -resume -o "+dir) {
-				t.Fatalf("interrupted, it says: %v", err)
+				t.Fatalf("interrupted: got error %v, want the command that resumes", err)
 			}
 			if checkpoint(t, dir, "-resume", "-threads", "2") != want {
-				t.Errorf("%s: interrupted after %d steps and resumed, training comes to another checkpoint", task, at)
+				t.Errorf("%s: interrupted after %d steps and resumed, training ends in another checkpoint", task, at)
 			}
 		}
 		if testing.Short() {
@@ -82,9 +83,10 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// stopAt is a context that is over when it has been asked so often, which is once a step.
+// stopAt returns a context that is cancelled after n calls of Err. Training calls it once a step.
 func stopAt(t *testing.T, n int) context.Context { return &countdown{t.Context(), n} }
 
+// countdown is a context that is cancelled after left calls of Err.
 type countdown struct {
 	context.Context
 	left int
@@ -97,11 +99,11 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// A process that is killed outright, at no step in particular, leaves what a resumed one goes on
-// from to the same end.
+// TestKilled checks that a killed training, once resumed, ends in the same checkpoint as one that
+// was never killed.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
-		t.Skip("TestSameBits stands for it")
+		t.Skip("TestSameBits is the short form")
 	}
 	self := processtest.Self(t)
 	args := small("brackets", 600)
@@ -132,17 +134,17 @@ func TestKilled(t *testing.T) {
 		t.Skip("the training was over before it could be killed")
 	}
 	if saved(t, dir) == want {
-		t.Error("there is the last checkpoint, and the training was killed")
+		t.Error("the training saved its last checkpoint before it was killed")
 	}
 	if checkpoint(t, dir, "-resume") != want {
-		t.Error("killed and resumed, training comes to another checkpoint")
+		t.Error("killed and resumed, training ends in another checkpoint")
 	}
 }
 
-// In a reduced setting, each task is learned to 95 % of sequences that are held out.
+// TestLearns checks that a small model reaches 95 % held-out accuracy in each task.
 func TestLearns(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it trains for seconds")
+		t.Skip("training takes seconds")
 	}
 	for task, steps := range map[string]int64{"majority": 300, "first": 300, "brackets": 800} {
 		t.Run(task, func(t *testing.T) {
@@ -168,13 +170,14 @@ func TestLearns(t *testing.T) {
 			}
 			t.Logf("%d of %d right", right, asked)
 			if 100*right < 95*asked {
-				t.Errorf("%d of %d held-out sequences are right, want 95 %%", right, asked)
+				t.Errorf("%d of %d held-out sequences are right, want at least 95 %%", right, asked)
 			}
 		})
 	}
 }
 
-// A step of the program's training, its batch included, allocates nothing.
+// TestStepAllocatesNothing checks that a training step, with the drawing of its batch, allocates
+// nothing.
 func TestStepAllocatesNothing(t *testing.T) {
 	for _, task := range taskNames {
 		s := defaults()
@@ -192,13 +195,13 @@ func TestStepAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := testing.AllocsPerRun(5, func() { _ = c.trainer.Step() }); n != 0 {
-			t.Errorf("%s: %v allocations a step", task, n)
+			t.Errorf("%s: %v allocations per step, want 0", task, n)
 		}
 	}
 }
 
-// Classes are what they say, sequences for training and for questions never the same, and the sides
-// about as large as they should be.
+// TestTasks checks three things of each task: its classes fit their definition, each is drawn about
+// equally often, and no held-out sequence is in a training batch.
 func TestTasks(t *testing.T) {
 	for _, name := range taskNames {
 		d := newData(tasks[name], 10, 5)
@@ -224,14 +227,14 @@ func TestTasks(t *testing.T) {
 			d.ask(batch, tokens, classes)
 			for i := range classes {
 				if s := d.write(tokens[i*10:][:10]); seen[s] {
-					t.Fatalf("%s: %s is held out, and was trained on", name, s)
+					t.Fatalf("%s: %s is held out, but was in a training batch", name, s)
 				}
 			}
 		}
 	}
 }
 
-// define is the class of a sequence, found in another way.
+// define returns the class of a sequence, computed in another way than by the task itself.
 func define(task, s string) string {
 	switch task {
 	case "first":
@@ -254,7 +257,7 @@ func define(task, s string) string {
 	return "unbalanced"
 }
 
-// Each of the 14 balanced sequences of 8 brackets is as likely as any other.
+// TestNest checks that nest draws each of the 14 balanced sequences of 8 brackets equally often.
 func TestNest(t *testing.T) {
 	const n = 14000
 	r, counts := rand.New(rand.NewPCG(4, 1)), map[string]float64{}
@@ -279,7 +282,8 @@ func TestNest(t *testing.T) {
 	}
 }
 
-// What cannot be done is an error that says what to do, and leaves no folder behind.
+// TestRefuses checks that a wrong command line is an error that names the remedy, and leaves no
+// folder behind. It also checks the output and the files of a run.
 func TestRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "r")
 	for want, args := range map[string][]string{
@@ -308,7 +312,7 @@ func TestRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := out.String(); !strings.Contains(s, "held-out sequences right") || !strings.Contains(s, dir) || !strings.Contains(progress.String(), "5 of 5 steps") {
-		t.Errorf("it said: %s%s", progress.String(), s)
+		t.Errorf("output lacks the result, the folder or the progress:\n%s%s", progress.String(), s)
 	}
 	for _, file := range []string{"settings.json", "checkpoint", "loss.svg", "loss.png"} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {

@@ -9,29 +9,29 @@ import (
 	"attnlab/attn"
 )
 
-// A task is sequences of letters, each of one class.
+// A task draws random sequences of letters, each with its class.
 type task struct {
 	letters string
 	classes []string
-	length  int       // of a sequence; 0 in settings means this one
-	mask    attn.Mask // what a position sees
+	length  int       // default length of a sequence
+	mask    attn.Mask // the keys that a position attends to
 	draw    func(r *rand.Rand, x []int32) (class int32)
 }
 
-// The tasks. A position counts brackets best when it sees those before it and no others.
+// tasks are the tasks by name. Brackets are counted best under a causal mask.
 var tasks = map[string]*task{
 	"majority": {letters: "abcd", classes: []string{"a", "b", "c", "d"}, length: 32, draw: majority},
 	"first":    {letters: "abcdefgh", classes: strings.Split("abcdefgh", ""), length: 32, draw: first},
 	"brackets": {letters: "()", classes: []string{"unbalanced", "balanced"}, length: 24, mask: attn.Causal(), draw: brackets},
 }
 
-// taskNames are in the order of their difficulty.
+// taskNames lists the tasks from the easiest to the hardest.
 var taskNames = []string{"majority", "first", "brackets"}
 
-// letter is one of n at random.
+// letter returns one of n letters at random.
 func letter(r *rand.Rand, n int) int32 { return int32(r.IntN(n)) }
 
-// majority is letters of which one is more frequent than any other: its class.
+// majority draws letters of which one is more frequent than any other. That letter is the class.
 func majority(r *rand.Rand, x []int32) int32 {
 	for {
 		var counts [4]int
@@ -54,7 +54,7 @@ func majority(r *rand.Rand, x []int32) int32 {
 	}
 }
 
-// first is letters of which the first one is the class.
+// first draws random letters. The first one is the class.
 func first(r *rand.Rand, x []int32) int32 {
 	for i := range x {
 		x[i] = letter(r, 8)
@@ -68,9 +68,9 @@ const (
 	closing = 1
 )
 
-// brackets is as often balanced as not. Those that are not are close to it: as many of one kind as
-// of the other, in any order; or balanced but for two that have changed places; or but for one that
-// is turned.
+// brackets draws a balanced sequence half of the time. An unbalanced one is close to balanced: it
+// has as many opening as closing brackets in random order, or two brackets of a balanced sequence
+// are swapped, or one is flipped.
 func brackets(r *rand.Rand, x []int32) int32 {
 	class := letter(r, 2)
 	for {
@@ -96,12 +96,12 @@ func brackets(r *rand.Rand, x []int32) int32 {
 	}
 }
 
-// nest writes balanced brackets, each such sequence as likely as any other: of the ways on from
-// depth h that end level after n brackets, the part
+// nest draws balanced brackets uniformly. Of the continuations that return from depth h to depth 0
+// in n brackets, the fraction
 //
 //	(n-h) (h+2) / (2 n (h+1))
 //
-// goes on with an opening one.
+// begins with an opening bracket.
 func nest(r *rand.Rand, x []int32) {
 	depth := 0
 	for i := range x {
@@ -116,8 +116,8 @@ func nest(r *rand.Rand, x []int32) {
 	}
 }
 
-// balanced is the definition: no closing bracket without an opening one before it, and none left
-// over.
+// balanced reports whether every closing bracket has an opening one before it, and none is left
+// open.
 func balanced(x []int32) bool {
 	depth := 0
 	for _, b := range x {
@@ -133,8 +133,8 @@ func balanced(x []int32) bool {
 	return depth == 0
 }
 
-// data draws batches of a task. A sequence is held out if a hash of it says so, one of eight: such
-// a sequence is in no training batch, and all that are asked at the end are such.
+// data draws the batches of a task. A hash of the sequence holds out one sequence in eight.
+// Held-out sequences are in no training batch, and the test at the end uses no others.
 type data struct {
 	*task
 	length int
@@ -151,18 +151,19 @@ func newData(t *task, length int, seed uint64) *data {
 	return d
 }
 
-// train makes the batch of a step.
+// train draws the batch of a training step.
 func (d *data) train(step int64, tokens, classes []int32) {
 	d.source.Seed(d.seed, uint64(step))
 	d.fill(tokens, classes, false)
 }
 
-// ask makes a batch of sequences that are held out.
+// ask draws a batch of held-out sequences.
 func (d *data) ask(batch int, tokens, classes []int32) {
 	d.source.Seed(^d.seed, uint64(batch))
 	d.fill(tokens, classes, true)
 }
 
+// fill draws a batch of sequences, all of them held out or none.
 func (d *data) fill(tokens, classes []int32, held bool) {
 	for b := range classes {
 		x := tokens[b*d.length:][:d.length]
@@ -172,7 +173,7 @@ func (d *data) fill(tokens, classes []int32, held bool) {
 	}
 }
 
-// heldOut says on which side a sequence is.
+// heldOut reports whether a sequence is held out.
 func (d *data) heldOut(x []int32) bool {
 	for i, t := range x {
 		d.bytes[i] = byte(t)
@@ -182,7 +183,7 @@ func (d *data) heldOut(x []int32) bool {
 	return d.hash.Sum64()>>61 == 0
 }
 
-// write is a sequence as text.
+// write returns a sequence as text.
 func (t *task) write(x []int32) string {
 	var s strings.Builder
 	for _, i := range x {

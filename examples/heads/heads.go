@@ -18,29 +18,29 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// A layer is what the heads of one look at.
+// A layer is the attention weights of each head of one layer, over one text.
 type layer struct {
 	name     string
-	text     string // that they look at
+	text     string // that the heads attend to
 	heads    []string
-	patterns []*mat.Dense // [query][key]
+	patterns []*mat.Dense // weights of each head, [query][key]
 }
 
-// text is what the built layer reads: letters that come back.
+// text is the input of the built layer. Its letters repeat.
 const text = "abcabbacdabcdaab"
 
-// sharp is the score, before it is scaled, of what a built head looks for; all else has 0.
+// sharp is the unscaled score of a match in a built head. All other scores are 0.
 const sharp = 40
 
-// A head that is built looks for something in keys: queries and keys are columns of its own, and a
-// pair of them that meet in one is a match.
+// A build describes a head that is built by hand: a query scores a key by the columns that both
+// have set.
 type build struct {
 	name string
-	// sets fills W_Q and W_K, whose rows are letters first and then positions.
+	// sets fills W_Q and W_K, whose rows are the letters followed by the positions.
 	sets func(q, k nn.Mat, letters, positions int)
 }
 
-// builds are the heads, two of which do the same.
+// builds are the built heads. The first two are the same.
 var builds = []build{
 	{"the one before", before},
 	{"that again", before},
@@ -58,18 +58,18 @@ var builds = []build{
 	{"everything", func(nn.Mat, nn.Mat, int, int) {}},
 }
 
-// before looks at the key one position before the query, and the first query at itself.
+// before attends from each query to the previous position, and from the first query to itself.
 func before(q, k nn.Mat, letters, positions int) {
 	for i := range positions {
 		q.Row(letters + i)[max(i-1, 0)], k.Row(letters + i)[i] = sharp, 1
 	}
 }
 
-// built is a layer whose heads look for what they were built to look for. A row of its input is the
-// letter and the position, each as a one among zeros.
+// built returns a layer of the heads in builds. A row of its input is the one-hot code of the
+// letter, followed by that of the position.
 func built(on nn.On) (*layer, error) {
 	letters, positions := 4, len(text)
-	dim := len(builds) * positions // a column of every head for each position
+	dim := len(builds) * positions // each head has a column for each position
 	a, err := nn.NewAttention("built", dim, len(builds), len(builds), false, rand.New(rand.NewPCG(1, 0)))
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func built(on nn.On) (*layer, error) {
 	return l, nil
 }
 
-// settings are what the trained layer depends on.
+// settings are everything that determines the trained layer.
 type settings struct {
 	Seed        uint64
 	Steps       int64
@@ -109,13 +109,13 @@ func defaults() settings {
 }
 
 func flags(set *flag.FlagSet, s *settings) {
-	set.Uint64Var(&s.Seed, "seed", s.Seed, "of weights and sequences")
-	set.Int64Var(&s.Steps, "steps", s.Steps, "of training")
-	set.StringVar(&s.Kernel, "kernel", s.Kernel, "of attention, one that hands out weights: tiled, naive")
+	set.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the weights and sequences")
+	set.Int64Var(&s.Steps, "steps", s.Steps, "training steps")
+	set.StringVar(&s.Kernel, "kernel", s.Kernel, "attention kernel; one that returns weights: tiled, naive")
 	set.StringVar(&s.ISA, "isa", s.ISA, "instruction set")
 }
 
-// The model that is trained: one block that learns to say which letter came first.
+// Shape of the trained model: one block that learns to name the first letter.
 const (
 	letters = 8
 	length  = 16
@@ -123,13 +123,14 @@ const (
 	heads   = 4
 )
 
-// A reader is that model, and its training.
+// A reader is the model that learns to name the first letter, with its training.
 type reader struct {
 	model   *nn.Model
 	on      nn.On
 	trainer *nn.Trainer
 }
 
+// newReader returns a model with random weights and plans its training.
 func newReader(s settings, on nn.On) (*reader, error) {
 	m, err := nn.NewModel(letters, length, letters, true, nn.Config{Layers: 1, Dim: 32, Heads: heads, Act: nn.GELU, Bias: true}, rand.New(rand.NewPCG(s.Seed, 0)))
 	if err != nil {
@@ -155,7 +156,7 @@ func newReader(s settings, on nn.On) (*reader, error) {
 	return r, nil
 }
 
-// look is what its heads look at in one sequence.
+// look returns the attention weights of the model's heads over one sequence.
 func (r *reader) look(name string) (*layer, error) {
 	l := &layer{name: name}
 	tokens := make([]int32, length)
@@ -176,8 +177,8 @@ func (r *reader) look(name string) (*layer, error) {
 	return l, nil
 }
 
-// alike are the cosines of each pair of patterns.
-func (l *layer) alike() [][]float64 {
+// similarities returns the cosine similarity of each pair of heads.
+func (l *layer) similarities() [][]float64 {
 	all := make([][]float64, len(l.patterns))
 	for i, p := range l.patterns {
 		for _, q := range l.patterns {
@@ -187,8 +188,7 @@ func (l *layer) alike() [][]float64 {
 	return all
 }
 
-// draw draws the layers, one below the other: what each head looks at, and how much alike heads
-// are.
+// draw draws a row for each layer: the weights of each head, then the similarities between heads.
 func draw(path string, layers []*layer) error {
 	columns := 0
 	for _, l := range layers {
@@ -209,23 +209,23 @@ func draw(path string, layers []*layer) error {
 		for h := range l.heads {
 			numbers = append(numbers, fmt.Sprint(h+1))
 		}
-		row[columns-1] = picture.Matrix(fmt.Sprintf("%s: heads alike\ndiversity %.2f", l.name, nn.Diversity(l.patterns)), l.alike(), numbers, numbers)
+		row[columns-1] = picture.Matrix(fmt.Sprintf("%s: similarity\ndiversity %.2f", l.name, nn.Diversity(l.patterns)), l.similarities(), numbers, numbers)
 		plots = append(plots, row)
 	}
 	return picture.Save(path, vg.Length(columns)*5.5*vg.Centimeter, vg.Length(len(layers))*6*vg.Centimeter, plots)
 }
 
-// write is the same in numbers.
+// write prints the diversity of each layer and the entropy of each head.
 func write(out io.Writer, layers []*layer) {
 	for _, l := range layers {
 		fmt.Fprintf(out, "%s: diversity %.3f\n", l.name, nn.Diversity(l.patterns))
 		for h, e := range nn.HeadEntropies(l.patterns) {
-			fmt.Fprintf(out, "  %-16s entropy %.3f nats, as of %.1f keys\n", l.heads[h], e, attn.EffectiveKeys(float32(e)))
+			fmt.Fprintf(out, "  %-16s entropy %.3f nats, effectively %.1f keys\n", l.heads[h], e, attn.EffectiveKeys(float32(e)))
 		}
 	}
 }
 
-// look shows a layer that is built, and one before and after it is trained.
+// look shows what the heads attend to in a built layer, an untrained one and a trained one.
 func look(ctx context.Context, args []string, out, progress io.Writer) error {
 	s, run, err := program.Begin("heads", args, defaults(), flags, progress)
 	if err != nil {

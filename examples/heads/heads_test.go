@@ -18,7 +18,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Heads look where they were built to look, whichever kernel says so.
+// TestBuilt checks that built heads attend to the keys they were built for, with each kernel, and
+// that entropies and similarities agree with that.
 func TestBuilt(t *testing.T) {
 	for _, kernel := range []string{"naive", "tiled"} {
 		on, team, err := program.On(kernel, program.BestISA(), 2)
@@ -51,7 +52,7 @@ func TestBuilt(t *testing.T) {
 						want = 1 / float64(seen)
 					}
 					if got := l.patterns[h].At(i, j); math.Abs(got-want) > 1e-3 {
-						t.Fatalf("%s: %s: query %d looks at key %d with %v, want %v", kernel, l.heads[h], i, j, got, want)
+						t.Fatalf("%s: %s: query %d gives key %d the weight %v, want %v", kernel, l.heads[h], i, j, got, want)
 					}
 				}
 			}
@@ -60,19 +61,19 @@ func TestBuilt(t *testing.T) {
 		if math.Abs(e[4]-math.Log(float64(n))) > 1e-5 || e[0] > .01 || e[2] > .01 || e[3] < 1 || e[3] > e[4] {
 			t.Errorf("%s: entropies %v", kernel, e)
 		}
-		alike := l.alike()
-		if math.Abs(alike[0][1]-1) > 1e-6 || alike[0][2] > .3 || math.Abs(alike[3][3]-1) > 1e-6 || alike[2][3] != alike[3][2] {
-			t.Errorf("%s: heads are alike by %v", kernel, alike)
+		similarities := l.similarities()
+		if math.Abs(similarities[0][1]-1) > 1e-6 || similarities[0][2] > .3 || math.Abs(similarities[3][3]-1) > 1e-6 || similarities[2][3] != similarities[3][2] {
+			t.Errorf("%s: similarities of the heads: %v", kernel, similarities)
 		}
 		with, without := nn.Diversity(l.patterns), nn.Diversity(append([]*mat.Dense{}, l.patterns[1:]...))
 		if with >= without {
-			t.Errorf("%s: diversity %v with a head twice, and %v without", kernel, with, without)
+			t.Errorf("%s: diversity %v with a duplicated head, want less than %v without it", kernel, with, without)
 		}
 	}
 }
 
-// Training makes heads look: at first they look at everything alike, and at last at the first
-// letter.
+// TestTrained checks that heads attend to all letters before training, and that one attends to the
+// first letter after it.
 func TestTrained(t *testing.T) {
 	s := defaults()
 	if testing.Short() {
@@ -93,7 +94,7 @@ func TestTrained(t *testing.T) {
 	}
 	for h, e := range nn.HeadEntropies(before.patterns) {
 		if e < .6*math.Log(length) {
-			t.Errorf("untrained, head %d has the entropy %v, of %v at most", h, e, math.Log(length))
+			t.Errorf("untrained, head %d has entropy %v, want at least 0.6 of %v", h, e, math.Log(length))
 		}
 	}
 	for r.trainer.Done() < s.Steps {
@@ -108,7 +109,7 @@ func TestTrained(t *testing.T) {
 	for h, p := range after.patterns {
 		for i := range length {
 			if sum := mat.Sum(p.RowView(i)); math.Abs(sum-1) > 1e-4 {
-				t.Fatalf("head %d, query %d: weights add up to %v", h, i, sum)
+				t.Fatalf("head %d, query %d: weights sum to %v, want 1", h, i, sum)
 			}
 		}
 	}
@@ -123,10 +124,12 @@ func TestTrained(t *testing.T) {
 	}
 	t.Logf("weight of the first letter: %.3f, then %.3f; loss %.3f", first(before), first(after), r.trainer.Losses[s.Steps-1])
 	if first(before) > .3 || first(after) < .7 {
-		t.Errorf("the head that looks at the first letter most does so with %v untrained, and %v trained", first(before), first(after))
+		t.Errorf("largest weight of the first letter: %v untrained, want at most 0.3; %v trained, want at least 0.7", first(before), first(after))
 	}
 }
 
+// TestProgram checks that the program can be interrupted and resumed, what it prints, and which
+// files it writes.
 func TestProgram(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "r")
 	var out bytes.Buffer
@@ -150,6 +153,6 @@ func TestProgram(t *testing.T) {
 		}
 	}
 	if err := look(t.Context(), []string{"-kernel", "flash", "-o", dir + "2"}, &out, io.Discard); err == nil || !strings.Contains(err.Error(), "weights") {
-		t.Errorf("a kernel that hands out no weights: %v", err)
+		t.Errorf("a kernel that returns no weights: %v", err)
 	}
 }

@@ -1,5 +1,6 @@
-// Command heads draws what the heads of a layer look at, how spread out each is, and how much alike
-// they are: of a layer built by hand, and of one before and after it is trained. See README.md.
+// Command heads draws what the heads of a layer attend to, how spread out their weights are, and
+// how similar the heads are. It compares a layer built by hand, an untrained one and a trained one.
+// See README.md.
 package main
 
 import "attnlab/examples/internal/program"

@@ -2,12 +2,11 @@ package main
 
 import "attnlab/attn"
 
-// A watcher is a kernel that keeps the weights of what it answers. It is handed to layers in place
-// of the kernel that it is, and layers do not know: the kernel must hand out weights, as naive and
-// tiled do.
+// A watcher is a kernel that stores the weights it computes. Layers use it like any kernel. The
+// wrapped kernel must return weights, as naive and tiled do.
 type watcher struct {
 	attn.Kernel
-	layers []*watched // in the order in which they were planned
+	layers []*watched // in the order of Plan
 }
 
 // Plan plans the problem with its weights.
@@ -22,13 +21,13 @@ func (w *watcher) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
 	return seen, nil
 }
 
-// watched is a plan and the weights of its last Forward.
+// watched is a plan with the weights of its last Forward.
 type watched struct {
 	attn.Differentiable
 	weights attn.Tensor
 }
 
-// Forward also keeps the weights.
+// Forward runs the plan and stores the weights.
 func (w *watched) Forward(a *attn.Args) {
 	a.Stats.Weights = w.weights
 	w.Differentiable.Forward(a)

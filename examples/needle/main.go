@@ -1,5 +1,5 @@
-// Command needle plants a value under a key among n others and asks for it by its key: what do
-// softmax and linear attention retrieve as n grows? See README.md.
+// Command needle stores a value under one of n keys and asks for it by its key. It compares what
+// softmax and linear attention retrieve as n grows. See README.md.
 package main
 
 import "attnlab/examples/internal/program"

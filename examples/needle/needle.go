@@ -19,16 +19,16 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// A method is a way to retrieve a value by its key.
+// A method is one kind of attention, used to retrieve a value by its key.
 type method struct {
 	name   string
 	op     attn.Op
 	linear attn.Linear
-	scale  float64 // of products, in units of 1/sqrt(dim)
+	scale  float64 // of the scores, in units of 1/sqrt(dim)
 }
 
-// The methods: softmax as it is, and sharper by two; linear attention with each of its feature
-// maps, the identity without a denominator, which could be 0.
+// methods are softmax at the usual scale and at twice that, and linear attention with each feature
+// map. Identity features have no denominator, because it could be 0.
 var methods = []method{
 	{name: "softmax", scale: 1},
 	{name: "softmax, scale x 2", scale: 2},
@@ -37,22 +37,21 @@ var methods = []method{
 	{name: "linear, identity", op: attn.OpLinear, linear: attn.Linear{Feature: attn.Identity, Unnormalised: true}, scale: 1},
 }
 
-// problem is what the kernel of a method is asked.
+// problem returns the attention problem of a method.
 func (m *method) problem(haystacks, needles, n, dim int) attn.Problem {
 	p := attn.Problem{Op: m.op, Linear: m.linear, Batch: haystacks, SeqQ: needles, SeqKV: n, HeadsQ: 1, HeadsKV: 1, Dim: dim, DimV: dim}
 	p.Score.Scale = m.scale / math.Sqrt(float64(dim))
 	return p
 }
 
-// A haystack is n keys with their values, and needles: queries each of which is one of the keys,
-// whose value is asked for.
+// A haystack is n keys with their values, and needles: queries that each equal one of the keys.
 type haystack struct {
 	q, k, v attn.Tensor
-	planted []int // by batch and query: which key
+	planted []int // index of the key of each query, by batch entry and query
 }
 
-// newHaystacks makes several. Keys are random directions, as long as rows of unit variance are
-// (sqrt(dim)); values are random directions of length 1.
+// newHaystacks returns a batch of haystacks. Keys are random directions of length sqrt(dim), as
+// rows of unit variance have. Values are random directions of length 1.
 func newHaystacks(haystacks, needles, n, dim int, r *rand.Rand) *haystack {
 	h := &haystack{
 		q: attn.New(attn.BHSD, haystacks, needles, 1, dim), k: attn.New(attn.BHSD, haystacks, n, 1, dim), v: attn.New(attn.BHSD, haystacks, n, 1, dim),
@@ -71,7 +70,7 @@ func newHaystacks(haystacks, needles, n, dim int, r *rand.Rand) *haystack {
 	return h
 }
 
-// direction fills a row with a random direction of some length.
+// direction fills a row with a random direction of the given length.
 func direction(row []float32, length float64, r *rand.Rand) {
 	square := 0.0
 	for i := range row {
@@ -85,15 +84,14 @@ func direction(row []float32, length float64, r *rand.Rand) {
 	}
 }
 
-// A result is what a method retrieved.
+// A result is how well a method retrieved the needles among n keys.
 type result struct {
 	n     int
-	right float64 // the part of needles whose value is the nearest of all to what came out
-	err   float64 // 1 - the mean cosine between their value and what came out
+	right float64 // fraction of needles whose value is the nearest of all to the output
+	err   float64 // 1 - the mean cosine between value and output
 }
 
-// retrieve asks for every needle, and looks which of all values is nearest in direction to what
-// comes out.
+// retrieve asks for every needle and compares the output with every value.
 func retrieve(m *method, h *haystack, team *attn.Team, products *nn.Multiplier) (result, error) {
 	haystacks, needles, n, dim := h.q.B, h.q.S, h.k.S, h.k.D
 	p := m.problem(haystacks, needles, n, dim)
@@ -133,12 +131,12 @@ func retrieve(m *method, h *haystack, team *attn.Team, products *nn.Multiplier) 
 	return result{n, float64(right) / all, 1 - cosines/all}, nil
 }
 
-// rows are those of one batch entry of a fresh tensor with one head.
+// rows returns the rows of one batch entry, in a tensor that has one head and no padding.
 func rows(t *attn.Tensor, b int) nn.Mat {
 	return nn.Mat{Data: t.Data[b*t.SB:][:t.S*t.D], Rows: t.S, Cols: t.D, Stride: t.SS}
 }
 
-// settings are what the figures depend on.
+// settings are everything that determines the figures.
 type settings struct {
 	Seed               uint64
 	Dim, Least, Most   int
@@ -150,15 +148,15 @@ func defaults() settings {
 }
 
 func flags(set *flag.FlagSet, s *settings) {
-	set.Uint64Var(&s.Seed, "seed", s.Seed, "of keys, values and needles")
-	set.IntVar(&s.Dim, "dim", s.Dim, "numbers in a key and in a value")
-	set.IntVar(&s.Least, "least", s.Least, "the fewest keys")
-	set.IntVar(&s.Most, "most", s.Most, "the most keys; there are as many twice, and again, from the fewest on")
-	set.IntVar(&s.Haystacks, "haystacks", s.Haystacks, "sets of keys of each size")
-	set.IntVar(&s.Needles, "needles", s.Needles, "keys asked for in each")
+	set.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the keys, values and needles")
+	set.IntVar(&s.Dim, "dim", s.Dim, "columns of a key and of a value")
+	set.IntVar(&s.Least, "least", s.Least, "smallest number of keys")
+	set.IntVar(&s.Most, "most", s.Most, "largest number of keys; the sizes double from -least up to it")
+	set.IntVar(&s.Haystacks, "haystacks", s.Haystacks, "sets of keys for each size")
+	set.IntVar(&s.Needles, "needles", s.Needles, "queries of each set of keys")
 }
 
-// sizes are numbers of keys, each twice the one before.
+// sizes returns the numbers of keys, each twice the one before.
 func (s *settings) sizes() (all []int) {
 	for n := s.Least; n <= s.Most; n *= 2 {
 		all = append(all, n)
@@ -166,10 +164,10 @@ func (s *settings) sizes() (all []int) {
 	return all
 }
 
-// search runs every method at every size: results by method, then by size.
+// search runs every method at every size. It returns the results by method and size.
 func search(ctx context.Context, s settings, threads int, tell func(done int64, about string)) ([][]result, error) {
 	if s.Dim < 1 || s.Least < 1 || s.Most < s.Least || s.Haystacks < 1 || s.Needles < 1 {
-		return nil, fmt.Errorf("-dim %d -least %d -most %d -haystacks %d -needles %d: want one or more of each, and the most no less than the least", s.Dim, s.Least, s.Most, s.Haystacks, s.Needles)
+		return nil, fmt.Errorf("-dim %d -least %d -most %d -haystacks %d -needles %d: want at least 1 of each, and -most no less than -least", s.Dim, s.Least, s.Most, s.Haystacks, s.Needles)
 	}
 	on, team, err := program.On("flash", program.BestISA(), threads)
 	if err != nil {
@@ -194,12 +192,13 @@ func search(ctx context.Context, s settings, threads int, tell func(done int64, 
 	return all, nil
 }
 
-// draw draws what part is retrieved, and how far off it is.
+// draw draws the fraction of needles retrieved, and the distance of the output from their values.
 func draw(path string, all [][]result) error {
-	right := picture.Chart{Title: "The right one of n values", X: "keys", Y: "part of needles", LogX: true, Low: 0, High: 1.02}
-	wrong := picture.Chart{Title: "How far off: 1 - cosine", X: "keys", Y: "mean of needles", LogX: true, Low: 0, High: 1.02}
+	right := picture.Chart{Title: "Needles retrieved", X: "keys", Y: "fraction of needles", LogX: true, Low: 0, High: 1.02}
+	wrong := picture.Chart{Title: "Distance of the output from the value", X: "keys", Y: "mean of 1 - cosine", LogX: true, Low: 0, High: 1.02}
 	for i, results := range all {
-		a := picture.Curve{Name: methods[i].name, Dashed: methods[i].scale != 1} // so that the one below shows
+		// Dashes let the line below show.
+		a := picture.Curve{Name: methods[i].name, Dashed: methods[i].scale != 1}
 		b := a
 		for _, r := range results {
 			a.X, a.Y = append(a.X, float64(r.n)), append(a.Y, r.right)
@@ -215,12 +214,12 @@ func draw(path string, all [][]result) error {
 	if err != nil {
 		return err
 	}
-	left.Legend.YOffs = -1 * vg.Centimeter // below the lines of those that retrieve all
-	other.Legend = plot.NewLegend()        // that of the other picture serves both
+	left.Legend.YOffs = -1 * vg.Centimeter // below the lines at 1
+	other.Legend = plot.NewLegend()        // the left chart has the legend of both
 	return picture.Save(path, 28*vg.Centimeter, 11*vg.Centimeter, [][]*plot.Plot{{left, other}})
 }
 
-// write is the table of what part is retrieved.
+// write prints the table of the fraction of needles retrieved.
 func write(out io.Writer, all [][]result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "keys\t")
@@ -237,7 +236,7 @@ func write(out io.Writer, all [][]result) error {
 	return w.Flush()
 }
 
-// needle looks for needles in haystacks that grow.
+// needle looks for needles in haystacks of growing size.
 func needle(ctx context.Context, args []string, out, progress io.Writer) error {
 	s, run, err := program.Begin("needle", args, defaults(), flags, progress)
 	if err != nil {
@@ -252,7 +251,7 @@ func needle(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err := run.Open(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "The part of needles for which the nearest of all values to what came out is the right one; dim %d, %d needles a number:\n", s.Dim, s.Haystacks*s.Needles)
+	fmt.Fprintf(out, "Fraction of needles whose own value is the nearest of all to the output; dim %d, %d needles for each number of keys:\n", s.Dim, s.Haystacks*s.Needles)
 	if err := write(out, all); err != nil {
 		return err
 	}

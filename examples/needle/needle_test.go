@@ -17,8 +17,8 @@ import (
 	"attnlab/kernels"
 )
 
-// Softmax retrieves at every length; linear attention from few keys only, and in the order of what
-// its features keep.
+// TestSearch checks that softmax retrieves needles at every size, that linear attention retrieves
+// them from few keys only, and that one thread and two give the same results.
 func TestSearch(t *testing.T) {
 	s := settings{Seed: 2, Dim: 32, Least: 4, Most: 1024, Haystacks: 2, Needles: 32}
 	if testing.Short() {
@@ -38,7 +38,7 @@ func TestSearch(t *testing.T) {
 	}
 	for _, r := range by["softmax, scale x 2"] {
 		if r.right != 1 {
-			t.Errorf("softmax, twice as sharp, retrieves %v among %d keys, want all", r.right, r.n)
+			t.Errorf("softmax at twice the scale retrieves %v among %d keys, want all", r.right, r.n)
 		}
 	}
 	if r := by["linear, identity"][0]; r.right < .95 {
@@ -62,8 +62,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// Softmax gives the needle the weight that its equation says: e^s over that and the others' e^s
-// cos, whose mean over random directions is known.
+// TestWeightOfTheNeedle checks the weight that softmax gives the needle against its equation. The
+// other keys have weights e^(s cos), whose mean over random directions is known.
 func TestWeightOfTheNeedle(t *testing.T) {
 	const dim, n = 64, 512
 	h := newHaystacks(1, n, n, dim, rand.New(rand.NewPCG(3, 1)))
@@ -96,13 +96,15 @@ func TestWeightOfTheNeedle(t *testing.T) {
 	for i := range n {
 		mean += float64(args.Stats.Weights.Row(0, i, 0)[h.planted[i]]) / n
 	}
-	// The cosine of random directions has about the variance 1/dim, so e^(8 cos) the mean e^(8^2 /
-	// 2 / 64).
+	// The cosine of random directions has a variance of about 1/dim, so the mean of e^(8 cos) is
+	// about e^(8^2 / 2 / 64).
 	if want := math.Exp(8) / (math.Exp(8) + (n-1)*math.Exp(.5)); math.Abs(mean-want) > .01 {
 		t.Errorf("the needle has the weight %v, want about %v", mean, want)
 	}
 }
 
+// TestProgram checks the table and the files of a run, the error of an empty list of sizes, and
+// that a cancelled context stops the program.
 func TestProgram(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "r")
 	args := []string{"-o", dir, "-dim", "16", "-most", "16", "-haystacks", "1", "-needles", "8"}
@@ -115,7 +117,8 @@ func TestProgram(t *testing.T) {
 			t.Errorf("%s is not in the table:\n%s", m.name, &out)
 		}
 	}
-	if lines := strings.Split(out.String(), "\n"); len(lines) != len(methods)+4 || len(strings.Fields(lines[1])) != 4 { // a title, sizes, where the curves are
+	// Besides the methods there are a title, the sizes, and the path of the curves.
+	if lines := strings.Split(out.String(), "\n"); len(lines) != len(methods)+4 || len(strings.Fields(lines[1])) != 4 {
 		t.Errorf("the table is\n%s", &out)
 	}
 	for _, file := range []string{"needle.svg", "needle.png"} {
@@ -124,7 +127,7 @@ func TestProgram(t *testing.T) {
 		}
 	}
 	if err := needle(t.Context(), []string{"-most", "1"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "-most 1") {
-		t.Errorf("no size at all: %v", err)
+		t.Errorf("no sizes: %v", err)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -324,7 +324,7 @@ func TestBadCalls(t *testing.T) {
 		{"dLSE", func(c *bridge.Call) { c.DLSE = normal(r, 3, 1) }},
 		{"dEntropy", func(c *bridge.Call) { c.DEntropy = normal(r, 4, 2) }},
 		{"temperature", func(c *bridge.Call) { c.Problem.Score.Temp = -2 }},
-		{"gradients at a limit", func(c *bridge.Call) { c.Problem.Score.Temp, c.DO = math.Inf(1), normal(r, 4, 3) }},
+		{"gradients at temperature Frozen or +Inf", func(c *bridge.Call) { c.Problem.Score.Temp, c.DO = math.Inf(1), normal(r, 4, 3) }},
 		{"Metric", func(c *bridge.Call) {
 			c.Problem.Score.Terms, c.Args.Terms.Metric = attn.TermMetric, bridge.Tensor(normal(r, 4, 5))
 		}},

@@ -23,7 +23,7 @@ import (
 	"attnlab/theory/streaming"
 )
 
-// algorithms is the rows on algorithms, their cost, and the library's remaining modules.
+// algorithms returns the rows on algorithms, their cost, and the library's remaining modules.
 func algorithms() []Row {
 	return []Row{
 		{
@@ -31,11 +31,11 @@ func algorithms() []Row {
 			Check: onlineSoftmax, Kernel: mergedAnswers,
 		},
 		{
-			ID: "P-8.1", Statement: "Flash: Q, K, V in blocks of B, no n x n matrix, O(n) memory",
+			ID: "P-8.1", Statement: "Flash: Q, K, V in blocks of B, O(n) memory without an n x n matrix",
 			Check: blockwise, Kernel: blockwiseAnswers,
 		},
 		{
-			ID: "L-5.2", Statement: "Flash: online softmax, tiles, and a backward pass that computes the weights again from Q, K, V, O and LSE",
+			ID: "L-5.2", Statement: "Flash: online softmax, tiles, and a backward pass that recomputes the weights from Q, K, V, O and LSE",
 			Check: recomputed, Kernel: recomputedAnswers,
 		},
 		{
@@ -65,12 +65,12 @@ func algorithms() []Row {
 			Of: []string{"package theory"},
 		},
 		{ID: "M-utils", Statement: "utils: eight plots and tables", Is: Prose, Of: []string{"package theory/figures"}},
-		{ID: "L-3.2", Statement: "each head attends in a subspace of its own", Is: Prose, Of: []string{"package theory"}},
+		{ID: "L-3.2", Statement: "each head attends in its own subspace", Is: Prose, Of: []string{"package theory"}},
 		{ID: "L-ref", Statement: "references: Vaswani, Devlin, Brown, Su, Press, Dao", Is: Prose, Of: []string{"package theory"}},
 	}
 }
 
-// growth is the exponent of y in n: the slope of the line through (log n, log y).
+// growth returns the exponent of y in n: the slope of the line through (log n, log y).
 func growth(n, y []float64) float64 {
 	logs := func(x []float64) []float64 {
 		to := slices.Clone(x)
@@ -94,7 +94,7 @@ func onlineSoftmax(c *Check) {
 		floats.Scale(5, s)
 		_, want, lse := byIndex(1, func(_, j int) float64 { return s[j] }, nil, v)
 
-		// the paper's lines, block after block
+		// the paper's listing, block by block
 		m, l, o := math.Inf(-1), 0.0, make([]float64, dv)
 		x := streaming.NewState(dv)
 		for from := 0; from < n; {
@@ -128,7 +128,7 @@ func onlineSoftmax(c *Check) {
 		}
 		worst = larger(worst, gap(m+math.Log(l), lse.At(0, 0)))
 
-		// any order of parts
+		// any order of the splits
 		cut := []int{0, c.Rand.IntN(n), c.Rand.IntN(n), n}
 		slices.Sort(cut)
 		var parts [3]streaming.State
@@ -149,7 +149,7 @@ func onlineSoftmax(c *Check) {
 	c.Within("State after each block: m, l and o, over l", apart, 1e-13)
 	c.Within("Merge of parts in either order against all at once", split, 1e-13)
 
-	// E-15: parts in which nothing is visible
+	// E-15: splits without a visible key
 	inf := math.Inf(1)
 	hidden := streaming.NewState(dv)
 	hidden.Push([]float64{-inf, -inf}, Rows([]float64{1, inf, 3}, []float64{math.NaN(), 5, 6}))
@@ -167,7 +167,8 @@ func onlineSoftmax(c *Check) {
 		"a part without a visible key has no weight; no visible key at all gives output 0, LSE -inf", "exp(-inf+inf) and 0/0, which are NaN")
 }
 
-// mergedAnswers asks for attention over parts of the keys, and joins the answers by their LSE.
+// mergedAnswers checks that answers over splits of the keys, merged by their LSE, are the answer
+// over all keys.
 func mergedAnswers(c *Check, a bridge.Attention) {
 	const nk, d, dv = 50, 4, 3
 	for _, nq := range wideAndFew {
@@ -195,7 +196,8 @@ func mergedAnswers(c *Check, a bridge.Attention) {
 				for b := range dv {
 					ox, oy := x.O.X.At(i, b), y.O.X.At(i, b)
 					out.X.Set(i, b, wx*ox+wy*oy)
-					weights := wx * wy * (x.LSE.Tol.At(i, 0) + y.LSE.Tol.At(i, 0)) // what the shares may be off by
+					// weights bounds the error of the shares.
+					weights := wx * wy * (x.LSE.Tol.At(i, 0) + y.LSE.Tol.At(i, 0))
 					out.Tol.Set(i, b, wx*x.O.Tol.At(i, b)+wy*y.O.Tol.At(i, b)+weights*math.Abs(ox-oy))
 				}
 			}
@@ -224,7 +226,7 @@ func blockwise(c *Check) {
 	c.Erratum("E-37", "memory of attention by blocks", "n d_v numbers of output, n of LSE, and a scratch that does not grow", "O(n)")
 }
 
-// doublings are 1024, 2048, ... 32768.
+// doublings returns 1024, 2048, ..., 32768.
 func doublings() (n []float64) {
 	for x := 1024.0; x <= 32768; x *= 2 {
 		n = append(n, x)
@@ -232,21 +234,20 @@ func doublings() (n []float64) {
 	return n
 }
 
-// squareProblem is a problem of one head with as many queries as keys.
+// squareProblem returns a problem of one head with as many queries as keys.
 func squareProblem(op attn.Op, n, d int) attn.Problem {
 	return attn.Problem{Op: op, Batch: 1, SeqQ: n, SeqKV: n, HeadsQ: 1, HeadsKV: 1, Dim: d, DimV: d}
 }
 
-// scratchBytes is what a plan of so many queries and keys would hold.
+// scratchBytes returns the size of the scratch that a plan would allocate for a problem.
 func (c *Check) scratchBytes(k attn.Kernel, p attn.Problem) float64 {
 	bytes, err := k.Check(p, 1)
 	c.Must(err)
-	return max(float64(bytes), 1) // of none there is no logarithm
+	return max(float64(bytes), 1) // log 0 is not finite
 }
 
-// kindOf returns which of the two kinds of attention of the documents a kernel does, and whether
-// its doc says that it holds the matrix of all scores. A kernel that does neither does not claim
-// the row.
+// kindOf returns which of the documents' two kinds of attention a kernel computes, and whether it
+// stores the matrix of all scores. A kernel that computes neither kind leaves the row unclaimed.
 func kindOf(c *Check, k attn.Kernel) (op attn.Op, matrix bool) {
 	algo, isa := k.Name()
 	does := attn.OpsOf(k)
@@ -268,7 +269,8 @@ func blockwiseAnswers(c *Check, a bridge.Attention) {
 			return
 		}
 	}
-	for _, shape := range [][2]int{{1, 1}, {37, 67}, {3, 300}, {64, 257}} { // no multiples of a block
+	// These shapes are not multiples of a block.
+	for _, shape := range [][2]int{{1, 1}, {37, 67}, {3, 300}, {64, 257}} {
 		nq, nk := shape[0], shape[1]
 		q, k, v := c.normal32(nq, d), c.normal32(nk, d), c.normal32(nk, dv)
 		_, o, lse := byIndex(nq, productScores(q, k, c.Factor("scale", 1/math.Sqrt(d))), nil, v)
@@ -278,8 +280,8 @@ func blockwiseAnswers(c *Check, a bridge.Attention) {
 	}
 }
 
-// scratchOfLong asks how much scratch a kernel plans for long sequences. A term in n^2 shows in
-// that twice the length takes more than twice the bytes.
+// scratchOfLong checks how the scratch of a kernel grows for long sequences. A term in n^2 shows
+// when twice the length takes more than twice the bytes.
 func scratchOfLong(c *Check, k attn.Kernel) {
 	const d = 64
 	op, matrix := kindOf(c, k)
@@ -312,7 +314,8 @@ func scratchOfLong(c *Check, k attn.Kernel) {
 func recomputed(c *Check) {
 	q, k, v := ex1()
 	out, lse := streaming.Attend(q, k, v, streaming.Options{})
-	dq, dk, dv := streaming.Backward(q, k, v, out, lse, out, streaming.Options{Block: 2}) // of |O|^2/2, whose gradient by O is O
+	// The loss is |O|^2/2, whose gradient by O is O.
+	dq, dk, dv := streaming.Backward(q, k, v, out, lse, out, streaming.Options{Block: 2})
 	c.Printed("dQ of |O|^2/2", ".06843686 -.09189051 -.09189051 .06843686", Flat(dq)...)
 	c.Printed("dK", ".09189051 -.06843686 -.06843686 .09189051 -.02345365 -.02345365", Flat(dk)...)
 	c.Printed("dV", ".64023355 .55754227 .55754227 .64023355 .80222419 .80222419", Flat(dv)...)
@@ -329,7 +332,7 @@ func recomputed(c *Check) {
 		c.NearMat("dK", dk, wk, 1e-13)
 		c.NearMat("dV", dv, wv, 1e-13)
 
-		// and it is the gradient
+		// Backward is also compared with differences.
 		loss := func(x []float64) float64 {
 			got, _ := streaming.Attend(mat.NewDense(nq, d, x[:nq*d]), mat.NewDense(nk, d, x[nq*d:][:nk*d]), mat.NewDense(nk, columns, x[(nq+nk)*d:]), o)
 			return floats.Dot(Flat(got), Flat(dO))
@@ -340,7 +343,7 @@ func recomputed(c *Check) {
 	}
 }
 
-// backwardByIndex is the backward pass one index at a time, with the weights at hand.
+// backwardByIndex returns the gradients as sums over indices. It stores all weights.
 func backwardByIndex(c *Check, q, k, v, dO *mat.Dense, sees func(i, j int) bool) (dq, dk, dv *mat.Dense) {
 	nq, d := q.Dims()
 	nk, columns := v.Dims()
@@ -388,8 +391,8 @@ func recomputedAnswers(c *Check, a bridge.Attention) {
 	}
 }
 
-// forgetful has one plan go forward and another one back: all that passes between them is Q, K, V,
-// O and LSE. No bit of the gradients may depend on it.
+// forgetful checks that the gradients have the same bits when one plan runs Forward and another
+// runs Backward. The only data that passes between them is Q, K, V, O and LSE.
 func forgetful(c *Check, k attn.Kernel, call bridge.Call, ans *bridge.Answer) {
 	nq, d := call.Q.Dims()
 	nk, columns := call.V.Dims()
@@ -422,8 +425,8 @@ func forgetful(c *Check, k attn.Kernel, call bridge.Call, ans *bridge.Answer) {
 }
 
 func counted(c *Check) {
-	// two operations for each product that is added: d of them for a score, d_v for its share of
-	// the output
+	// Each multiply-add is two operations: a score takes d of them, and its share of the output
+	// d_v.
 	for _, m := range []attn.Mask{attn.Full(), attn.Causal(), attn.Window(2, 1)} {
 		const nq, nk, d, dv = 5, 9, 4, 3
 		flop := 0.0
@@ -452,14 +455,15 @@ func counted(c *Check) {
 	c.Near("bytes of the weights grow as n to the", growth(doublings(), weights), 2, .15)
 }
 
-// weightBytes is what the weights of a call take if they are asked for.
+// weightBytes returns the size of the weights of a problem.
 func weightBytes(p attn.Problem) float64 {
 	without := p.Count(nil).Bytes
 	p.Want |= attn.WantWeights
 	return float64(p.Count(nil).Bytes - without)
 }
 
-// scratchGrowth is how the scratch of a kernel grows, and, where there is a clock, its time.
+// scratchGrowth checks how the scratch of a kernel grows with the length. If there is a clock, it
+// also notes the times.
 func scratchGrowth(c *Check, a bridge.Attention) {
 	k := a.Kernel()
 	if k == nil {
@@ -491,7 +495,7 @@ func scratchGrowth(c *Check, a bridge.Attention) {
 	c.Note("forward, one head, d = %d: %s; time grows as n^%.2f", d, timings(n, seconds), growth(n, seconds))
 }
 
-// timings writes lengths and times side by side.
+// timings formats lengths and times side by side.
 func timings(n, seconds []float64) string {
 	var s []string
 	for i := range n {
@@ -514,7 +518,7 @@ func newTimed(c *Check, k attn.Kernel, p attn.Problem, r *rand.Rand) *timed {
 	return t
 }
 
-// drawn are operands of normal numbers, the same for one generator.
+// drawn returns operands of normal numbers from a generator.
 func drawn(p attn.Problem, r *rand.Rand) (a attn.Args) {
 	for _, t := range []struct {
 		to   *attn.Tensor
@@ -531,7 +535,7 @@ func drawn(p attn.Problem, r *rand.Rand) (a attn.Args) {
 	return a
 }
 
-// forward runs the plan once and says how long it took.
+// forward runs the plan once and returns the time it took.
 func (t *timed) forward(c *Check) time.Duration {
 	before := c.Clock()
 	t.plan.Forward(&t.args)
@@ -544,10 +548,10 @@ func (t *timed) close() {
 	}
 }
 
-// lessonLengths are those of the lesson's fourth problem.
+// lessonLengths are the lengths of the lesson's fourth problem.
 var lessonLengths = []int{100, 500, 1000, 2000, 5000}
 
-// lessonSeed is that of its inputs here.
+// lessonSeed seeds the inputs of the lesson's fourth problem.
 const lessonSeed = 17
 
 func complexity(c *Check) {
@@ -589,14 +593,14 @@ func complexity(c *Check) {
 	}
 }
 
-// denseOf is a tensor of one batch entry and one head in float64.
+// denseOf returns a tensor of one batch entry and one head as a float64 matrix.
 func denseOf(t attn.Tensor) *mat.Dense {
 	m := mat.NewDense(t.S, t.D, nil)
 	m.Apply(func(i, j int, _ float64) float64 { return float64(t.Row(0, i, 0)[j]) }, m)
 	return m
 }
 
-// sampledRows are 25 rows of n, evenly.
+// sampledRows returns 25 of n rows, evenly spaced.
 func sampledRows(n int) (rows []int) {
 	for i := range 25 {
 		rows = append(rows, i*n/25)
@@ -604,13 +608,13 @@ func sampledRows(n int) (rows []int) {
 	return rows
 }
 
-// softmaxRow is one output row of softmax attention.
+// softmaxRow returns one output row of softmax attention.
 func softmaxRow(q []float64, k, v *mat.Dense, scale float64) []float64 {
 	_, o, _ := byIndex(1, func(_, j int) float64 { return scale * floats.Dot(q, k.RawRowView(j)) }, nil, v)
 	return o.RawRowView(0)
 }
 
-// eluPlus is the feature elu(x) + one.
+// eluPlus returns the feature elu(x) + one.
 func eluPlus(x, one float64) float64 {
 	if x > 0 {
 		return x + one
@@ -618,8 +622,8 @@ func eluPlus(x, one float64) float64 {
 	return math.Exp(x) - 1 + one
 }
 
-// featureRow is one output row of linear attention, pair by pair: sum_j f(q).f(k_j) v_j / sum_j
-// f(q).f(k_j).
+// featureRow returns one output row of linear attention as a sum over pairs: sum_j f(q).f(k_j) v_j
+// / sum_j f(q).f(k_j).
 func featureRow(q []float64, k, v *mat.Dense, one float64) []float64 {
 	nk, dv := v.Dims()
 	o, sum := make([]float64, dv), 0.0
@@ -635,7 +639,8 @@ func featureRow(q []float64, k, v *mat.Dense, one float64) []float64 {
 	return o
 }
 
-// featureSums are sum_j f(k_j) v_j^T and sum_j f(k_j), from which any row follows without its keys.
+// featureSums are sum_j f(k_j) v_j^T and sum_j f(k_j). Any output row follows from them without the
+// keys.
 type featureSums struct {
 	kv   *mat.Dense
 	keys []float64
@@ -667,7 +672,7 @@ func (s featureSums) row(q []float64) []float64 {
 	return o
 }
 
-// longest is how long a sequence a kernel is asked for: what each does in a fraction of a second.
+// longest returns the greatest length to run a kernel at: one that takes it a fraction of a second.
 func longest(k attn.Kernel) int {
 	if k == nil {
 		return 5000
@@ -684,9 +689,9 @@ func longest(k attn.Kernel) int {
 	return 5000
 }
 
-// complexityMeasured runs one kind of attention at the lesson's lengths. Rows of its answer are
-// held to both sides of the comparison, in float64: to the kind that it is, within tolerance, and
-// to the other one, for the difference, of which rows are a sample.
+// complexityMeasured runs one kind of attention at the lesson's lengths. It checks sampled output
+// rows in float64 against both kinds: they agree with their own kind within tolerance, and differ
+// from the other kind as computed.
 func complexityMeasured(c *Check, a bridge.Attention) {
 	const d = 64
 	kernel, op := a.Kernel(), attn.OpSoftmax
@@ -810,15 +815,15 @@ func promised(c *Check) {
 }
 
 func promisedPositions(c *Check) {
-	// sinusoidal_encoding, and the tables of rotary_embedding, are held to their equations by rows
-	// L-4.2 and L-4.4
+	// Rows L-4.2 and L-4.4 check sinusoidal_encoding and the tables of rotary_embedding against
+	// their equations.
 	s := positions.Sinusoid{Dim: 64}.Table(100)
 	rows, columns := s.Dims()
 	c.True("sinusoidal_encoding(100, 64)", rows == 100 && columns == 64 && s.At(0, 0) == 0 && s.At(0, 1) == 1)
 	cos, sin := positions.Rope{Dim: 4}.Tables(3)
 	c.NearAll("rotary_embedding: cos and sin of 2 and .02", slices.Concat(cos.RawRowView(2), sin.RawRowView(2)),
 		[]float64{math.Cos(2), math.Cos(.02), math.Sin(2), math.Sin(.02)}, 1e-15)
-	// apply_rope: the page's example has angles 2 and .2, as base 100 gives
+	// apply_rope: the page's example has the angles 2 and 0.2, which base 100 gives.
 	c.Printed("apply_rope, m = 2, theta = [1, .1]", "-.42 .91 .98 .20", positions.Rope{Dim: 4, Base: 100}.Turn([]float64{1, 0, 1, 0}, 2)...)
 
 	const n = 6
@@ -828,8 +833,8 @@ func promisedPositions(c *Check) {
 		c.NearMat("alibi_bias: -m |i-j|", positions.ALiBi(float64(slope), n, n), want, 0)
 	}
 
-	// T5: of 32 buckets for both sides, the 16 of a side are the distances 0 to 7, and eight that
-	// grow with the logarithm up to 128
+	// T5: of the 32 buckets for both sides, 16 belong to each. Eight are the distances 0 to 7; the
+	// other eight grow with the logarithm up to 128.
 	buckets := make([]float64, 32)
 	for b := range buckets {
 		buckets[b] = float64(b)
@@ -887,7 +892,7 @@ func promisedMasks(c *Check) {
 				seen++
 			}
 		}
-		if i >= global { // the others see all keys already
+		if i >= global { // global rows see all keys
 			fixed += c.Factor("random keys", random)
 		}
 		shown, want = append(shown, seen), append(want, fixed)
@@ -896,7 +901,7 @@ func promisedMasks(c *Check) {
 	c.NearAll("BigBird: keys that each query sees", shown, want, 0)
 }
 
-// promisedAnswers asks for what the pages promise and a kernel can do: each kernel for its part.
+// promisedAnswers checks what the library's pages promise and each kernel supports.
 func promisedAnswers(c *Check, a bridge.Attention) {
 	const d, dv = 4, 3
 	var refused error
@@ -949,8 +954,8 @@ func promisedAnswers(c *Check, a bridge.Attention) {
 	}
 }
 
-// askXL puts the score of Transformer-XL in terms that kernels have. Its numbers are such that sums
-// and products of them are exact in float32.
+// askXL checks the score of Transformer-XL, expressed in the terms that kernels have. Its numbers
+// make all sums and products exact in float32.
 func askXL(c *Check, nq, nk int, ask func(bridge.Call, func(*bridge.Answer))) {
 	const d, dv = 4, 3
 	coarse := func(m *mat.Dense) *mat.Dense {
@@ -973,8 +978,7 @@ func askXL(c *Check, nq, nk int, ask func(bridge.Call, func(*bridge.Answer))) {
 	})
 }
 
-// A stub is a kernel that answers with one number, whatever it is asked, and counts how often that
-// is.
+// A stub is a kernel whose outputs are all one number. It counts its calls.
 type stub struct {
 	number float32
 	name   string

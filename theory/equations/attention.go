@@ -15,7 +15,7 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// attention is the rows on attention itself.
+// attention returns the rows on attention itself.
 func attention() []Row {
 	return []Row{
 		{
@@ -39,7 +39,7 @@ func attention() []Row {
 			Check: standard, Kernel: standardAsked,
 		},
 		{
-			ID: "T-37..39", Statement: "S^hij = sum_a Q^hia K^hja / sqrt(d), A^hij = softmax_j S^hij, O^hia = sum_j A^hij V^hja: heads do not see each other, and may share keys",
+			ID: "T-37..39", Statement: "S^hij = sum_a Q^hia K^hja / sqrt(d), A^hij = softmax_j S^hij, O^hia = sum_j A^hij V^hja: heads are independent, and may share keys",
 			Check: heads, Kernel: headsAsked,
 		},
 		{
@@ -55,7 +55,7 @@ func attention() []Row {
 			Check: maskedAttention, Kernel: maskedAttentionAsked,
 		},
 		{
-			ID: "P-prop", Statement: "A_ij >= 0, sum_j A_ij = 1, A is differentiable; keys and values may be permuted together, scores of a row shifted together",
+			ID: "P-prop", Statement: "A_ij >= 0, sum_j A_ij = 1, A is differentiable; permuting keys with values changes no output, shifting all scores of a row no weight",
 			Check: invariants, Kernel: invariantsAsked,
 		},
 		{
@@ -69,7 +69,7 @@ func attention() []Row {
 		},
 		{ID: "D-1..3", Statement: "scores, softmax, values", Is: Alias, Of: []string{"T-7", "T-8", "T-9"}},
 		{
-			ID: "D-shape", Statement: "Q is (n_q, d_k), K (n_k, d_k), V (n_k, d_v), O (n_q, d_v): all else is an error that says what is wrong",
+			ID: "D-shape", Statement: "Q is (n_q, d_k), K (n_k, d_k), V (n_k, d_v), O (n_q, d_v): any other shape is an error",
 			Kernel: shapesAsked,
 		},
 		{
@@ -77,7 +77,7 @@ func attention() []Row {
 			Check: returnedWeights, Kernel: returnedWeightsAsked,
 		},
 		{
-			ID: "N-gen", Statement: "S_ij = sum_h v_h tanh(sum_a U_ha q_ia + sum_b W_hb k_jb): additive attention, which is no bilinear form",
+			ID: "N-gen", Statement: "S_ij = sum_h v_h tanh(sum_a U_ha q_ia + sum_b W_hb k_jb): additive attention, which is not a bilinear form",
 			Check: additiveScores, Kernel: additiveScoresAsked,
 		},
 		{
@@ -99,7 +99,7 @@ func attention() []Row {
 	}
 }
 
-// besides asks for by-products too. It is nil where a kernel does not have them.
+// besides returns the answer with by-products, or nil if the kernel does not support them.
 func besides(c *Check, a bridge.Attention, call bridge.Call, want attn.Want) *bridge.Answer {
 	call.Problem.Want |= want
 	ans, err := a.Attend(call)
@@ -110,10 +110,10 @@ func besides(c *Check, a bridge.Attention, call bridge.Call, want attn.Want) *br
 	return ans
 }
 
-// normals is a matrix of standard normal numbers that float32 holds.
+// normals returns standard normal numbers that are exact in float32.
 func normals(c *Check, rows, cols int) *mat.Dense { return bridge.Float32(c.Normal(rows, cols)) }
 
-// withMetric is a call whose scores are q g k and nothing else.
+// withMetric returns a call whose scores are q g k.
 func withMetric(q, k, v, g *mat.Dense) bridge.Call {
 	return bridge.Call{
 		Q: q, K: k, V: v,
@@ -122,7 +122,7 @@ func withMetric(q, k, v, g *mat.Dense) bridge.Call {
 	}
 }
 
-// ex1Metric is the metric that the worked example is also done with.
+// ex1Metric returns the metric that the worked example is repeated with.
 func ex1Metric() *mat.Dense { return Rows([]float64{2, .5}, []float64{.5, 1}) }
 
 func metricScores(c *Check) {
@@ -187,7 +187,7 @@ func outputsAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// inOneEquation is O_ib = sum_j w_ij v_jb / sum_j w_ij with w_ij = exp(sum_ac q_ia g_ac k_jc).
+// inOneEquation returns O_ib = sum_j w_ij v_jb / sum_j w_ij with w_ij = exp(sum_ac q_ia g_ac k_jc).
 func inOneEquation(c *Check, q, g, k, v *mat.Dense) *mat.Dense {
 	nq, dq := q.Dims()
 	nk, dk := k.Dims()
@@ -233,7 +233,7 @@ func oneEquationAsked(c *Check, a bridge.Attention) {
 	c.Tolerable("O", c.Attend(a, withMetric(q, k, v, g)).O, inOneEquation(c, q, g, k, v), 0)
 }
 
-// sizes are those that kernels cut into blocks differently: n_q, n_k, d_k, d_v.
+// sizes are n_q, n_k, d_k, d_v of problems that kernels divide into blocks differently.
 var sizes = [][4]int{{1, 1, 1, 1}, {1, 17, 4, 4}, {3, 2, 5, 1}, {4, 5, 8, 8}, {16, 16, 8, 8}, {33, 65, 8, 3}}
 
 func standard(c *Check) {
@@ -258,7 +258,7 @@ func standardAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// formGradient is dL/dM_ab = sum_ij q_ia dS_ij k_jb.
+// formGradient returns dL/dM_ab = sum_ij q_ia dS_ij k_jb.
 func formGradient(c *Check, q, dS, k *mat.Dense) *mat.Dense {
 	nq, dq := q.Dims()
 	nk, dk := k.Dims()
@@ -302,8 +302,8 @@ func learnedForm(c *Check) {
 			return inner(dO, scorers.Attend(form, q, k, v, scorers.Options{}).Output)
 		}), 1e-7)
 	}
-	// A form that is not symmetric tells queries from keys: S_ij is not S_ji even where they are
-	// the same rows.
+	// A form that is not symmetric distinguishes queries from keys: S_ij differs from S_ji even
+	// where both are the same rows.
 	x, m := c.Normal(4, 3), c.Normal(3, 3)
 	way := mat.Matrix(m.T())
 	if c.Flip("transpose") {
@@ -321,7 +321,7 @@ func learnedFormAsked(c *Check, a bridge.Attention) {
 	c.Tolerable("dM", c.Attend(a, call).DMetric, formGradient(c, q, dS, k), 0)
 }
 
-// differences is the gradient of f by the elements of m, by central differences.
+// differences returns the gradient of f by the elements of m, by central differences.
 func differences(m *mat.Dense, f func() float64) []float64 {
 	keep := Flat(m)
 	_, cols := m.Dims()
@@ -337,10 +337,11 @@ func differences(m *mat.Dense, f func() float64) []float64 {
 	}, keep, &fd.Settings{Formula: fd.Central, Step: 1e-5})
 }
 
-// inner is sum_ij a_ij b_ij.
+// inner returns sum_ij a_ij b_ij.
 func inner(a, b *mat.Dense) float64 { return floats.Dot(Flat(a), Flat(b)) }
 
-// exampleGradients are those of the worked example for a gradient dO by its output.
+// exampleGradients returns the gradients of the worked example, given the gradient dO by its
+// output.
 func exampleGradients(c *Check, a, dO *mat.Dense) (dA, dS, dQ, dK, dV *mat.Dense) {
 	q, k, v := ex1()
 	dA, dS = writtenScoreGradient(c, a, v, dO)
@@ -391,7 +392,7 @@ func workedExample(c *Check) {
 
 func all5(a, b, c, d, e *mat.Dense) []*mat.Dense { return []*mat.Dense{a, b, c, d, e} }
 
-// stack is all numbers of matrices in a column.
+// stack returns all elements of some matrices as one column.
 func stack(ms ...mat.Matrix) *mat.Dense {
 	var all []float64
 	for _, m := range ms {
@@ -424,13 +425,13 @@ func workedExampleAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// someKeys is a mask, true to show, that shows query 2 nothing.
+// someKeys returns a mask, true for a visible key, that shows no key to query 2.
 func someKeys(c *Check) func(i, j int) bool {
 	return func(i, j int) bool { return (i != 2 && (i+2*j)%3 != 0) != c.Flip("true shows") }
 }
 
 func maskedAttention(c *Check) {
-	c.Erratum("E-29", "the listing that returns weights", "scaled_dot_product_attention(Q, K, V, return_weights=True)", "attention_with_weights, which nothing defines")
+	c.Erratum("E-29", "the listing that returns weights", "scaled_dot_product_attention(Q, K, V, return_weights=True)", "attention_with_weights, which is not defined")
 	c.Erratum("E-29", "the gradient of the loss by the output", "dL_dO", "dL_d0")
 	c.Erratum("E-29", "the random key that Q is drawn with", "one of its own", "the key that is then split for K and V")
 	q, k, v := ex1()
@@ -461,7 +462,7 @@ func maskedAttentionAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// reordered is m with its rows in another order.
+// reordered returns m with its rows in another order.
 func reordered(m *mat.Dense, order []int) *mat.Dense {
 	to := mat.DenseCopyOf(m)
 	for row, from := range order {
@@ -470,7 +471,7 @@ func reordered(m *mat.Dense, order []int) *mat.Dense {
 	return to
 }
 
-// together is the order of the values when keys are in the order given.
+// together returns the order of the values for a given order of the keys.
 func together(c *Check, order []int) []int {
 	if !c.Flip("V with K") {
 		return order
@@ -549,7 +550,7 @@ func invariantsAsked(c *Check, a bridge.Attention) {
 	order := []int{3, 0, 8, 6, 1, 5, 7, 2, 4}
 	c.Tolerable("K and V permuted together", c.Attend(a, bridge.Call{Q: q, K: reordered(k, order), V: reordered(v, together(c, order))}).O, o, 0)
 
-	// A vector that is added to every key shifts the scores of a row by one number, q.w. The sums
+	// Adding a vector w to every key adds the same number, q.w, to all scores of a row. The sums
 	// are exact in float32.
 	w, shifted := []float64{1, -2, .5, 3}, mat.DenseCopyOf(k)
 	shifted.Apply(func(j, b int, x float64) float64 {
@@ -561,13 +562,13 @@ func invariantsAsked(c *Check, a bridge.Attention) {
 	c.Tolerable("scores shifted", c.Attend(a, bridge.Call{Q: q, K: shifted, V: v}).O, o, 0)
 }
 
-// coarse is m in 64ths.
+// coarse returns m rounded to multiples of 1/64.
 func coarse(m *mat.Dense) *mat.Dense {
 	m.Apply(func(_, _ int, x float64) float64 { return math.Round(64*x) / 64 }, m)
 	return m
 }
 
-// meanRows is n rows, each the mean of the rows of v.
+// meanRows returns n rows, each the mean of the rows of v.
 func meanRows(c *Check, n int, v *mat.Dense) *mat.Dense {
 	nk, dv := v.Dims()
 	to := mat.NewDense(n, dv, nil)
@@ -577,7 +578,7 @@ func meanRows(c *Check, n int, v *mat.Dense) *mat.Dense {
 	return to
 }
 
-// alike is n rows, all of them the first row of m.
+// alike returns n rows, all of them the first row of m.
 func alike(n int, m *mat.Dense) *mat.Dense {
 	_, cols := m.Dims()
 	to := mat.NewDense(n, cols, nil)
@@ -587,7 +588,7 @@ func alike(n int, m *mat.Dense) *mat.Dense {
 	return to
 }
 
-// An edge is a call whose answer needs no computing.
+// An edge is a call whose answer is known without computing.
 type edge struct {
 	name          string
 	q, k, v, want *mat.Dense
@@ -607,8 +608,8 @@ func edges(c *Check) []edge {
 	}
 }
 
-// largeScores are operands whose products are 10000, 9990.625 and 0, and the weights that belong to
-// these scores.
+// largeScores returns operands whose products are 10000, 9990.625 and 0, and the weights for these
+// scores.
 func largeScores(c *Check) (q, k, v, weights *mat.Dense) {
 	q, k = Rows([]float64{100, 0}), Rows([]float64{100, 7}, []float64{99.90625, 7}, []float64{0, 7})
 	gap := c.Sign("the largest is taken away", q.At(0, 0)*(k.At(1, 0)-k.At(0, 0)))
@@ -640,7 +641,7 @@ func edgeCases(c *Check) {
 	}
 }
 
-// queryGradient is dQ_ia = sum_j dS_ij k_ja / sqrt(d_k).
+// queryGradient returns dQ_ia = sum_j dS_ij k_ja / sqrt(d_k).
 func queryGradient(c *Check, dS, k *mat.Dense) *mat.Dense {
 	nq, nk := dS.Dims()
 	_, d := k.Dims()
@@ -657,7 +658,7 @@ func queryGradient(c *Check, dS, k *mat.Dense) *mat.Dense {
 	return dQ
 }
 
-// queryDifferences is the gradient of sum dO O by the elements of Q, by differences.
+// queryDifferences returns the gradient of sum dO O by the elements of Q, by differences.
 func queryDifferences(q, k, v, dO *mat.Dense) *mat.Dense {
 	rows, cols := q.Dims()
 	return mat.NewDense(rows, cols, differences(q, func() float64 {
@@ -688,8 +689,7 @@ func edgeCasesAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// shapesAsked gives an Attention operands that do not fit, one after the other, each of one row or
-// column too many.
+// shapesAsked checks the errors for operands that do not fit, each with one row or column too many.
 func shapesAsked(c *Check, a bridge.Attention) {
 	c.Erratum("E-25", "the shape of O", "(n_q, d_v), that of Q only where d_v = d_k", "the same as that of the queries, (n_q, d_v)")
 	more := 1
@@ -732,7 +732,7 @@ func shapesAsked(c *Check, a bridge.Attention) {
 }
 
 func returnedWeights(c *Check) {
-	c.Erratum("E-26", "drawing normal numbers", "jax.random.normal", "jnp.randn, which there is not")
+	c.Erratum("E-26", "drawing normal numbers", "jax.random.normal", "jnp.randn, which does not exist")
 	c.Erratum("E-26", "the call of multihead_attention", "it takes W_Q, W_K, W_V and W_O, whose first axis is the heads", "multihead_attention(Q, K, V, num_heads=8)")
 	const u = 1.0 / (1 << 53)
 	q, k, v := c.Normal(10, 64), c.Normal(20, 64), c.Normal(20, 64)
@@ -761,7 +761,7 @@ func returnedWeightsAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// writtenAdditive is S_ij = sum_h v_h tanh(sum_a U_ha q_ia + sum_b W_hb k_jb).
+// writtenAdditive returns S_ij = sum_h v_h tanh(sum_a U_ha q_ia + sum_b W_hb k_jb).
 func writtenAdditive(c *Check, s scorers.Additive, q, k *mat.Dense) *mat.Dense {
 	nq, dq := q.Dims()
 	nk, dk := k.Dims()
@@ -803,7 +803,7 @@ func additiveScores(c *Check) {
 	notBilinear(c)
 }
 
-// notBilinear is what the notes have wrong about the family of scores.
+// notBilinear checks the errors of the notes about the family of scores.
 func notBilinear(c *Check) {
 	x, y, k := c.Normal(1, 3), c.Normal(1, 3), c.Normal(1, 3)
 	var both mat.Dense
@@ -821,7 +821,7 @@ func notBilinear(c *Check) {
 	c.NearMat("S = Q K^T has the metric delta", scorers.Bilinear{M: identity}.Scores(x, k), scorers.Dot{Scale: 1}.Scores(x, k), 1e-15)
 	c.Erratum("E-22", "the metric of S = Q K^T", "delta", "the scaled identity, which belongs to S = Q K^T / sqrt(d)")
 
-	// |q-k|^2 = q.q - 2 q.k + k.k: the score is large where the distance is small.
+	// |q-k|^2 = q.q - 2 q.k + k.k: a large score means a small distance.
 	dot := func(a, b *mat.Dense) float64 { return scorers.Dot{Scale: 1}.Scores(a, b).At(0, 0) }
 	var gap mat.Dense
 	gap.Sub(x, k)
@@ -837,8 +837,7 @@ func notBilinear(c *Check) {
 	c.Erratum("E-22", "which matrix is a kernel matrix", "exp(S) with Q = K; A, whose rows are divided by their own sums, is not symmetric", "A")
 }
 
-// additiveScoresAsked has a kernel take scores of any making: as a bias, beside products that are
-// zero.
+// additiveScoresAsked checks that a kernel can take any scores: as a bias, with products of zero.
 func additiveScoresAsked(c *Check, a bridge.Attention) {
 	q, k, v := c.Normal(4, 3), c.Normal(6, 2), normals(c, 6, 2)
 	s := scorers.Additive{U: c.Normal(5, 3), W: c.Normal(5, 2), V: c.Vector(5)}
@@ -875,7 +874,8 @@ func twoDecimalsAsked(c *Check, a bridge.Attention) {
 	c.Tolerable("O", ans.O, o, 0)
 }
 
-// lessonInputs are what the lesson's listing draws: four queries, five keys, d_k = d_v = 8.
+// lessonInputs returns the operands that the lesson's listing draws: four queries, five keys, d_k =
+// d_v = 8.
 func lessonInputs() (q, k, v *mat.Dense) {
 	r := newNumpyRandom(42)
 	q = r.randn(4, 8)
@@ -884,7 +884,7 @@ func lessonInputs() (q, k, v *mat.Dense) {
 	return q, k, v
 }
 
-// lessonMask is a mask as the lesson has it: 0 blocks.
+// lessonMask is a mask in the lesson's form: 0 hides a key.
 var lessonMask = [4][5]int{{1, 1, 0, 1, 1}, {1, 0, 0, 0, 1}, {0, 0, 0, 1, 0}, {1, 1, 1, 1, 1}}
 
 func lessonShows(c *Check) func(i, j int) bool {
@@ -916,8 +916,8 @@ func lessonAttentionAsked(c *Check, a bridge.Attention) {
 	c.Tolerable("O with a mask", c.Attend(a, call).O, o, 0)
 }
 
-// libraryAttention goes through the module function by function; what each is called here is said
-// in the documentation of package scorers.
+// libraryAttention checks the module function by function. The doc of package scorers has our names
+// for these functions.
 func libraryAttention(c *Check) {
 	q, k, v, g := c.Normal(4, 3), c.Normal(6, 3), c.Normal(6, 2), c.Normal(3, 3)
 	show := func(i, j int) bool { return j <= i+2 }
@@ -941,7 +941,7 @@ func libraryAttention(c *Check) {
 	libraryDecomposition(c)
 }
 
-// libraryBatch is batched_attention, with a mask for all entries and with one for each.
+// libraryBatch checks batched_attention, with a mask for all entries and with one for each.
 func libraryBatch(c *Check) {
 	var q, k, v []*mat.Dense
 	for range 3 {
@@ -966,7 +966,8 @@ func libraryBatch(c *Check) {
 	}
 }
 
-// libraryDecomposition is decompose_attention, whose partition sums exponentials as they stand.
+// libraryDecomposition checks decompose_attention, whose partition function sums unshifted
+// exponentials.
 func libraryDecomposition(c *Check) {
 	q, k, v := ex1()
 	s := writtenScores(c, q, k)

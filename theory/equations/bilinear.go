@@ -13,30 +13,30 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// bilinearForms is the rows on bilinear forms and metrics.
+// bilinearForms returns the rows on bilinear forms and metrics.
 func bilinearForms() []Row {
 	return []Row{
 		{ID: "T-1", Statement: "<u, v> = u_a v^a, the same in every basis", Check: pairing, Kernel: pairingOfKernel},
 		{ID: "T-2", Statement: "a metric g_ab is symmetric and positive definite; <u, v>_g = u^a g_ab v^b", Check: metricTensor},
 		{ID: "T-low", Statement: "v_a = g_ab v^b", Check: lowering, Kernel: loweringOfKernel},
 		{ID: "T-raise", Statement: "v^a = g^ab v_b, g^ac g_cb = δ^a_b", Check: raising},
-		{ID: "T-3,4", Statement: "B(αu + βw, v) = α B(u, v) + β B(w, v), and so in the second argument", Check: bilinearity, Kernel: bilinearityOfKernel},
+		{ID: "T-3,4", Statement: "B(αu + βw, v) = α B(u, v) + β B(w, v), and likewise in the second argument", Check: bilinearity, Kernel: bilinearityOfKernel},
 		{ID: "T-5", Statement: "B(u, v) = u^a M_ab v^b, M any matrix", Check: anyForm, Kernel: anyFormOfKernel},
 		{ID: "T-eucl", Statement: "g_ab = δ_ab: the dot product", Check: euclideanMetric, Kernel: euclideanMetricOfKernel},
 		{ID: "T-scal", Statement: "g_ab = δ_ab / √d_k", Check: scaledMetric, Kernel: scaledMetricOfKernel},
 		{ID: "T-learn", Statement: "g_ab = sum_c W_ca W_cb; dL/dW = W (G + Gᵀ), G = dL/dg", Check: learnedMetric, Kernel: learnedMetricOfKernel},
-		{ID: "P-1..6", Statement: "pairings, metrics, indices moved, bilinear forms, scores", Is: Alias, Of: []string{"T-1", "T-2", "T-low", "T-raise", "T-3,4", "T-5", "T-6"}},
+		{ID: "P-1..6", Statement: "pairings, metrics, indices lowered and raised, bilinear forms, scores", Is: Alias, Of: []string{"T-1", "T-2", "T-low", "T-raise", "T-3,4", "T-5", "T-6"}},
 		{ID: "P-7,8,9", Statement: "metrics: Euclidean, scaled, learned", Is: Alias, Of: []string{"T-eucl", "T-scal", "T-learn"}},
 		{ID: "N-bil", Statement: "q k / √d is the bilinear form with M = δ/√d", Check: scaledIdentity, Kernel: scaledIdentityOfKernel},
 		{ID: "P-14.2", Statement: "scores with an explicit metric: S = Q g Kᵀ", Check: explicitMetric, Kernel: explicitMetricOfKernel},
-		{ID: "M-bilinear", Statement: "12 functions: metrics made and verified, indices lowered and raised, forms of vectors and of batches", Check: formsByName},
+		{ID: "M-bilinear", Statement: "12 functions: construct and verify metrics, lower and raise indices, forms of vectors and of batches", Check: formsByName},
 	}
 }
 
 const u64 = 0x1p-53 // unit roundoff of float64
 
-// doubleSum is u^a M_ab v^b as a double sum, and the sum of the absolute values of its terms, which
-// rounding is measured in.
+// doubleSum returns u^a M_ab v^b as a double sum, and the sum of the absolute values of its terms,
+// which scales the rounding error.
 func doubleSum(u []float64, m mat.Matrix, v []float64) (sum, abs float64) {
 	for a := range u {
 		for b := range v {
@@ -48,7 +48,7 @@ func doubleSum(u []float64, m mat.Matrix, v []float64) (sum, abs float64) {
 	return sum, abs
 }
 
-// randomMetric is a random metric, not close to a singular one.
+// randomMetric returns a random metric that is well conditioned.
 func randomMetric(c *Check, d int) *bilinear.Metric {
 	w := c.Normal(d+1, d)
 	g := mat.NewDense(d, d, nil)
@@ -61,29 +61,30 @@ func randomMetric(c *Check, d int) *bilinear.Metric {
 	return m
 }
 
-// eighths is a matrix of multiples of 1/8 from -1 to 1: float32 holds them, and sums of a few of
-// their products.
+// eighths returns random multiples of 1/8 from -1 to 1. They are exact in float32, and so are sums
+// of a few of their products.
 func eighths(c *Check, r, k int) *mat.Dense {
 	m := mat.NewDense(r, k, nil)
 	m.Apply(func(_, _ int, _ float64) float64 { return float64(c.Rand.IntN(17)-8) / 8 }, m)
 	return m
 }
 
-// integers is a matrix of numbers from -2 to 2.
+// integers returns random integers from -2 to 2.
 func integers(c *Check, r, k int) *mat.Dense {
 	m := mat.NewDense(r, k, nil)
 	m.Apply(func(_, _ int, _ float64) float64 { return float64(c.Rand.IntN(5) - 2) }, m)
 	return m
 }
 
-// scoresBy is a matrix of scores, given one by one.
+// scoresBy returns the matrix of the scores score(i, j).
 func scoresBy(nq, nk int, score func(i, j int) float64) *mat.Dense {
 	s := mat.NewDense(nq, nk, nil)
 	s.Apply(func(i, j int, _ float64) float64 { return score(i, j) }, s)
 	return s
 }
 
-// attendOver is attention over scores: weights, outputs, and logarithms of partition functions.
+// attendOver returns the weights, outputs, and logarithms of the partition functions of attention
+// over given scores.
 func attendOver(s, v mat.Matrix) (a, o, lse *mat.Dense) {
 	nq, nk := s.Dims()
 	_, dv := v.Dims()
@@ -107,7 +108,7 @@ func attendOver(s, v mat.Matrix) (a, o, lse *mat.Dense) {
 	return a, o, lse
 }
 
-// sameAttention compares the outputs and LSE of a call with those over scores that are written out.
+// sameAttention checks the outputs and LSE of a call against attention over given scores.
 func sameAttention(c *Check, a bridge.Attention, call bridge.Call, s mat.Matrix) {
 	call.Problem.Want |= attn.WantLSE
 	ans := c.Attend(a, call)
@@ -116,12 +117,12 @@ func sameAttention(c *Check, a bridge.Attention, call bridge.Call, s mat.Matrix)
 	c.Tolerable("log Z", ans.LSE, lse, 0)
 }
 
-// metricProblem is a problem whose scores are scale * q g k, and its operand.
+// metricProblem returns a problem whose scores are scale * q g k, and its operands.
 func metricProblem(g mat.Matrix, scale float64) (attn.Problem, attn.Args) {
 	return attn.Problem{Score: attn.Score{Scale: scale, Terms: attn.TermMetric}}, attn.Args{Terms: attn.Operands{Metric: bridge.Tensor(g)}}
 }
 
-// pairing is T-1.
+// pairing checks T-1.
 func pairing(c *Check) {
 	const d = 4
 	relative := func(got, want float64) float64 { return math.Abs(got-want) / math.Abs(want) }
@@ -164,8 +165,8 @@ func pairing(c *Check) {
 	c.Within("components of both", components, 1e-12)
 }
 
-// pairingOfKernel: what a kernel makes of queries and keys does not change with the basis, queries
-// being turned as covectors. The numbers are such that float32 holds them in both bases.
+// pairingOfKernel checks that scores do not depend on the basis when queries transform as
+// covectors. The numbers are exact in float32 in both bases.
 func pairingOfKernel(c *Check, a bridge.Attention) {
 	const nq, nk, d = 4, 5, 3
 	b := Rows([]float64{1, 1, 0}, []float64{0, 1, 1}, []float64{0, 0, 1})
@@ -192,7 +193,7 @@ func pairingOfKernel(c *Check, a bridge.Attention) {
 	sameAttention(c, a, bridge.Call{Q: bq, K: bk, V: v}, s)
 }
 
-// metricTensor is T-2.
+// metricTensor checks T-2.
 func metricTensor(c *Check) {
 	tables := []struct {
 		name string
@@ -209,8 +210,8 @@ func metricTensor(c *Check) {
 		err := bilinear.Validate(t.g)
 		c.True(t.name+" is judged for the right reason", errors.Is(err, t.want) && (err == nil) == (t.want == nil))
 
-		// The rule by itself: both sides of the diagonal agree, and (λ - p)(λ - q) = 0 has positive
-		// roots alone.
+		// The rule on its own: the matrix is symmetric, and (λ - p)(λ - q) = 0 has positive roots
+		// only.
 		trace, det := t.g.At(0, 0)+t.g.At(1, 1), t.g.At(0, 0)*t.g.At(1, 1)-t.g.At(0, 1)*t.g.At(1, 0)
 		least := trace/2 - math.Sqrt(trace*trace/4-det)
 		positive := least > 0
@@ -243,13 +244,13 @@ func metricTensor(c *Check) {
 	}
 }
 
-// neighbours is the metric of the documents' example: each basis vector meets its neighbours at 60
-// degrees.
+// neighbours returns the metric of the documents' example: each basis vector is at 60 degrees to
+// its neighbours.
 func neighbours() *mat.Dense {
 	return Rows([]float64{1, .5, 0}, []float64{.5, 1, .5}, []float64{0, .5, 1})
 }
 
-// lowered is g_ab v^b, written out.
+// lowered returns g_ab v^b as explicit sums.
 func lowered(c *Check, g mat.Matrix, v []float64) []float64 {
 	low := make([]float64, len(v))
 	for a := range v {
@@ -260,7 +261,7 @@ func lowered(c *Check, g mat.Matrix, v []float64) []float64 {
 	return low
 }
 
-// lowering is T-low.
+// lowering checks T-low.
 func lowering(c *Check) {
 	g, err := bilinear.New(neighbours())
 	c.Must(err)
@@ -276,7 +277,7 @@ func lowering(c *Check) {
 	}
 }
 
-// loweringOfKernel: keys that have been lowered need no metric.
+// loweringOfKernel checks that lowered keys need no metric.
 func loweringOfKernel(c *Check, a bridge.Attention) {
 	const nq, nk, d = 3, 5, 3
 	g := neighbours()
@@ -292,7 +293,7 @@ func loweringOfKernel(c *Check, a bridge.Attention) {
 	sameAttention(c, a, bridge.Call{Q: q, K: low, V: v}, s)
 }
 
-// raising is T-raise.
+// raising checks T-raise.
 func raising(c *Check) {
 	g, err := bilinear.New(neighbours())
 	c.Must(err)
@@ -311,7 +312,7 @@ func raising(c *Check) {
 	}
 }
 
-// isInverse demands g^ac g_cb = δ^a_b, and that raising is contracting with g^ab.
+// isInverse demands g^ac g_cb = δ^a_b, and that raising an index is contracting with g^ab.
 func isInverse(c *Check, g *bilinear.Metric, bound float64) {
 	d := g.SymmetricDim()
 	inverse, u := g.Inverse(), c.Vector(d)
@@ -332,7 +333,7 @@ func isInverse(c *Check, g *bilinear.Metric, bound float64) {
 	c.NearAll("g^ab u_b", g.Raise(u), high, 10*bound)
 }
 
-// bilinearity is T-3,4.
+// bilinearity checks T-3,4.
 func bilinearity(c *Check) {
 	const alpha, beta = 2, 3
 	combine := func(u, w []float64) []float64 {
@@ -354,7 +355,8 @@ func bilinearity(c *Check) {
 	}
 }
 
-// bilinearityOfKernel asks the same of a kernel's scores: with a single key, LSE is its score.
+// bilinearityOfKernel checks that a kernel's scores are bilinear. With a single key, the LSE is the
+// score.
 func bilinearityOfKernel(c *Check, a bridge.Attention) {
 	const alpha, beta = 2, 3
 	m, q, k := integers(c, 3, 3), eighths(c, 2, 3), eighths(c, 2, 3)
@@ -385,7 +387,7 @@ func bilinearityOfKernel(c *Check, a bridge.Attention) {
 	linear("linear in the key", s, tol, s1, tol1, s3, tol3)
 }
 
-// anyForm is T-5.
+// anyForm checks T-5.
 func anyForm(c *Check) {
 	written := func(u []float64, m mat.Matrix, v []float64) (sum, abs float64) {
 		for a := range u {
@@ -412,7 +414,7 @@ func anyForm(c *Check) {
 	}
 }
 
-// anyFormOfKernel: queries of three components and keys of two.
+// anyFormOfKernel checks a form between queries of three components and keys of two.
 func anyFormOfKernel(c *Check, a bridge.Attention) {
 	p, args := metricProblem(Rows([]float64{1, 2}, []float64{3, 4}), 1)
 	p.Want = attn.WantLSE
@@ -432,7 +434,7 @@ func anyFormOfKernel(c *Check, a bridge.Attention) {
 	sameAttention(c, a, bridge.Call{Q: q, K: k, V: v, Problem: p, Args: args}, s)
 }
 
-// euclideanMetric is T-eucl.
+// euclideanMetric checks T-eucl.
 func euclideanMetric(c *Check) {
 	for d := 1; d <= 8; d++ {
 		g, u, v := bilinear.Euclidean(d), c.Vector(d), c.Vector(d)
@@ -452,7 +454,7 @@ func euclideanMetric(c *Check) {
 	}
 }
 
-// euclideanMetricOfKernel: with the metric δ and no scale, scores are plain products.
+// euclideanMetricOfKernel checks that with the metric δ and no scale, scores are plain products.
 func euclideanMetricOfKernel(c *Check, a bridge.Attention) {
 	q, k, v := bridge.Float32(c.Normal(3, 4)), bridge.Float32(c.Normal(5, 4)), bridge.Float32(c.Normal(5, 2))
 	s := scoresBy(3, 5, func(i, j int) (sum float64) {
@@ -465,7 +467,7 @@ func euclideanMetricOfKernel(c *Check, a bridge.Attention) {
 	sameAttention(c, a, bridge.Call{Q: q, K: k, V: v, Problem: p, Args: args}, s)
 }
 
-// ones is a vector of d ones.
+// ones returns a vector of d ones.
 func ones(d int) []float64 {
 	v := make([]float64, d)
 	for a := range v {
@@ -474,7 +476,7 @@ func ones(d int) []float64 {
 	return v
 }
 
-// scaledMetric is T-scal.
+// scaledMetric checks T-scal.
 func scaledMetric(c *Check) {
 	for _, d := range []int{1, 2, 4, 8, 16, 32} {
 		root := math.Sqrt(float64(d))
@@ -492,8 +494,8 @@ func scaledMetric(c *Check) {
 	c.True("a scale of 0 makes no metric", errors.Is(err, bilinear.ErrSingular))
 }
 
-// scaledMetricOfKernel: the score of ones and ones is √d by default. With a single key it is the
-// LSE.
+// scaledMetricOfKernel checks that by default the score of two vectors of ones is √d. With a single
+// key it is the LSE.
 func scaledMetricOfKernel(c *Check, a bridge.Attention) {
 	for _, d := range []int{1, 2, 4, 8, 16, 32} {
 		for _, scale := range []float64{0, .25} {
@@ -508,7 +510,7 @@ func scaledMetricOfKernel(c *Check, a bridge.Attention) {
 	}
 }
 
-// squareOf is g_ab = sum_c W_ca W_cb, written out.
+// squareOf returns g_ab = sum_c W_ca W_cb as explicit sums.
 func squareOf(c *Check, w mat.Matrix) *mat.Dense {
 	r, d := w.Dims()
 	g := mat.NewDense(d, d, nil)
@@ -526,14 +528,14 @@ func squareOf(c *Check, w mat.Matrix) *mat.Dense {
 	return g
 }
 
-// learnedMetric is T-learn.
+// learnedMetric checks T-learn.
 func learnedMetric(c *Check) {
 	w := Rows([]float64{1, 2}, []float64{3, 4})
 	g := squareOf(c, w)
 	c.Printed("WᵀW", "10 14 14 20", Flat(g)...)
 	c.NearMat("WᵀW by package bilinear", bilinear.Learned{W: w}.Form(), g, 0)
 
-	var literal mat.Dense // W_a^c W_cb as it stands
+	var literal mat.Dense // W_a^c W_cb as printed
 	literal.Mul(w, w)
 	c.Printed("W W", "7 10 15 22", Flat(&literal)...)
 	c.True("W W is no metric, not being symmetric", errors.Is(bilinear.Validate(&literal), bilinear.ErrAsymmetric))
@@ -565,8 +567,8 @@ func learnedMetric(c *Check) {
 	}
 }
 
-// gradientOfLearned compares dL/dW = W (G + Gᵀ) with differences, for L = sum_ab C_ab sin g_ab, of
-// which G is not symmetric.
+// gradientOfLearned checks dL/dW = W (G + Gᵀ) against differences. The loss L = sum_ab C_ab sin
+// g_ab has a G that is not symmetric.
 func gradientOfLearned(c *Check, r, d int) {
 	w, weights := c.Normal(r, d), c.Normal(d, d)
 	form := squareOf(c, w)
@@ -590,7 +592,7 @@ func gradientOfLearned(c *Check, r, d int) {
 	c.NearAll("dL/dW by differences", fd.Gradient(nil, loss, Flat(w), &fd.Settings{Formula: fd.Central}), Flat(dw), 1e-7)
 }
 
-// learnedGradient is dL/dW_ca = sum_b W_cb (G_ba + G_ab), written out.
+// learnedGradient returns dL/dW_ca = sum_b W_cb (G_ba + G_ab) as explicit sums.
 func learnedGradient(c *Check, w, dg mat.Matrix) *mat.Dense {
 	r, d := w.Dims()
 	dw := mat.NewDense(r, d, nil)
@@ -608,8 +610,8 @@ func learnedGradient(c *Check, w, dg mat.Matrix) *mat.Dense {
 	return dw
 }
 
-// learnedMetricOfKernel: with the metric WᵀW a kernel's scores are those of projected queries and
-// keys, and its gradient by the metric gives that by W.
+// learnedMetricOfKernel checks that with the metric WᵀW a kernel's scores are those of projected
+// queries and keys. Its gradient by the metric then gives the gradient by W.
 func learnedMetricOfKernel(c *Check, a bridge.Attention) {
 	const nq, nk, d, dv = 4, 5, 3, 2
 	w := integers(c, d, d)
@@ -662,7 +664,7 @@ func learnedMetricOfKernel(c *Check, a bridge.Attention) {
 	c.Tolerable("dL/dW", got, learnedGradient(c, w, dg), 1e-12)
 }
 
-// scaledIdentity is N-bil.
+// scaledIdentity checks N-bil.
 func scaledIdentity(c *Check) {
 	q, k, _ := ex1()
 	root := c.Factor("1/√d", ex1Scale)
@@ -680,7 +682,7 @@ func scaledIdentity(c *Check) {
 	c.Printed("S", ".70710678 0 .70710678 0 .70710678 .70710678", Flat(bilinear.Forms(q, bilinear.Scaled(2), k))...)
 	c.Erratum("E-22", "metric of S = Q Kᵀ", "δ; the scaled identity is that of Q Kᵀ / √d", "the scaled identity")
 
-	// A form is a similarity and no distance: the two are joined by |q - k|² = q . q - 2 q . k + k
+	// A form is a similarity, not a distance. The two are related by |q - k|² = q . q - 2 q . k + k
 	// . k.
 	for range 20 {
 		g, u, v := randomMetric(c, 4), c.Vector(4), c.Vector(4)
@@ -693,8 +695,8 @@ func scaledIdentity(c *Check) {
 	c.Erratum("E-22", "S", "a similarity: |q - k|² = q . q - 2 q . k + k . k", "a distance")
 }
 
-// scaledIdentityOfKernel: the metric δ/√d and no scale is the default. In four dimensions float32
-// holds 1/√d.
+// scaledIdentityOfKernel checks that the metric δ/√d without a scale is the default. In four
+// dimensions 1/√d is exact in float32.
 func scaledIdentityOfKernel(c *Check, a bridge.Attention) {
 	q, k, v := bridge.Float32(c.Normal(3, 4)), bridge.Float32(c.Normal(5, 4)), bridge.Float32(c.Normal(5, 2))
 	s := scoresBy(3, 5, func(i, j int) (sum float64) {
@@ -708,7 +710,7 @@ func scaledIdentityOfKernel(c *Check, a bridge.Attention) {
 	sameAttention(c, a, bridge.Call{Q: q, K: k, V: v}, s)
 }
 
-// explicitMetric is P-14.2.
+// explicitMetric checks P-14.2.
 func explicitMetric(c *Check) {
 	q, k, _ := ex1()
 	g := bilinear.Scaled(2)
@@ -720,7 +722,7 @@ func explicitMetric(c *Check) {
 	c.NearMat("any form of any batches", bilinear.Forms(u, m, v), writtenForm(c, u, m, v), 1e-14)
 }
 
-// explicitMetricOfKernel hands the metric of the worked example to a kernel.
+// explicitMetricOfKernel checks a kernel with the metric of the worked example.
 func explicitMetricOfKernel(c *Check, a bridge.Attention) {
 	q, k, v := ex1()
 	g := bridge.Float32(bilinear.Scaled(2))
@@ -728,7 +730,7 @@ func explicitMetricOfKernel(c *Check, a bridge.Attention) {
 	sameAttention(c, a, bridge.Call{Q: q, K: k, V: v, Problem: p, Args: args}, writtenForm(c, q, g, k))
 }
 
-// formsByName is M-bilinear.
+// formsByName checks M-bilinear.
 func formsByName(c *Check) {
 	const d = 4
 	u, v := c.Vector(d), c.Vector(d)

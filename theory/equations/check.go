@@ -17,20 +17,19 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// A Check is what a row's check is written on. It collects facts, each a residual and what it may
-// be at most, and the row passes if all hold. Factor, Sign, Index and Flip mark the ingredients of
-// an equation that a mutant may change: a test runs the check once with each of them changed, and
-// demands that it fails.
+// A Check collects the facts of a row's check: each is a residual with its bound, and the row
+// passes if all hold. Factor, Sign, Index and Flip mark the ingredients of an equation. A test runs
+// the check once for each ingredient, with that one changed, and demands that it fails.
 type Check struct {
-	Rand     *rand.Rand            // the same numbers every time, other ones for every row
-	Clock    func() time.Duration  // nil: there is none. What it measures is shown and never decides
-	Products func() *nn.Multiplier // for the layers of package nn: see On
+	Rand     *rand.Rand            // seeded by the ID of the row
+	Clock    func() time.Duration  // may be nil; times are shown and never decide
+	Products func() *nn.Multiplier // for the layers of package nn; see On
 
 	facts  []Fact
 	errata []Erratum
 	notes  []string
-	points []string // ingredients met, in order
-	mutant string   // the ingredient that is changed; empty: none
+	points []string // ingredients marked so far
+	mutant string   // the ingredient to change; empty means none
 }
 
 // A Fact is one comparison.
@@ -39,10 +38,10 @@ type Fact struct {
 	Residual, Bound Number
 }
 
-// A Number is a float64 whose JSON can be NaN and infinite: a string, then.
+// A Number is a float64 whose JSON is a string if it is NaN or infinite.
 type Number float64
 
-// MarshalJSON writes a number, or its name.
+// MarshalJSON returns the number with six digits, or the name of a NaN or infinity as a string.
 func (x Number) MarshalJSON() ([]byte, error) {
 	if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
 		return strconv.AppendQuote(nil, strconv.FormatFloat(f, 'g', -1, 64)), nil
@@ -50,10 +49,10 @@ func (x Number) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(x), 'g', 6, 64), nil
 }
 
-// Holds says whether the residual is within the bound. NaN is not.
+// Holds reports whether the residual is within the bound. NaN is not.
 func (f Fact) Holds() bool { return f.Residual <= f.Bound }
 
-// ratio is how close a fact is to failing.
+// ratio returns residual / bound: 1 or less for a fact that holds, and infinity for one that fails.
 func (f Fact) ratio() float64 {
 	switch {
 	case !f.Holds():
@@ -64,7 +63,7 @@ func (f Fact) ratio() float64 {
 	return float64(f.Residual / f.Bound)
 }
 
-// An Erratum is a place where a source is wrong: what it prints, and what is right.
+// An Erratum is an error in a source: what is right, and what is printed.
 type Erratum struct{ ID, What, Ours, Printed string }
 
 func newCheck(id string, env Env) *Check {
@@ -73,8 +72,8 @@ func newCheck(id string, env Env) *Check {
 	return &Check{Rand: rand.New(rand.NewPCG(h.Sum64(), 0)), Clock: env.Clock, Products: env.Products}
 }
 
-// On is what layers run on: the kernel that answers, or the definition, and products. Without any,
-// the check ends.
+// On returns the kernel and the matrix products that layers run on. The kernel of the definition is
+// the definition itself. The check ends if Env has no products.
 func (c *Check) On(a bridge.Attention) nn.On {
 	if c.Products == nil {
 		c.Must(errors.New("no matrix products: Env.Products makes them, on the loops of an instruction set"))
@@ -86,7 +85,7 @@ func (c *Check) On(a bridge.Attention) nn.On {
 	return on
 }
 
-// holds says whether all that was compared so far holds.
+// holds reports whether all facts so far hold.
 func (c *Check) holds() bool {
 	return !slices.ContainsFunc(c.facts, func(f Fact) bool { return !f.Holds() })
 }
@@ -96,8 +95,8 @@ func (c *Check) Within(what string, residual, bound float64) {
 	c.fact(Fact{what, Number(residual), Number(bound)})
 }
 
-// errFound ends the check of a mutant at the first comparison that does not hold: what follows
-// would say nothing more.
+// errFound ends the check of a mutant at the first fact that fails. Later facts cannot change the
+// verdict.
 var errFound = errors.New("the mutant is found")
 
 func (c *Check) fact(f Fact) {
@@ -112,7 +111,7 @@ func (c *Check) Near(what string, got, want, bound float64) {
 	c.Within(what, gap(got, want), bound)
 }
 
-// NearAll demands it of every element.
+// NearAll demands |got-want| <= bound of every element.
 func (c *Check) NearAll(what string, got, want []float64, bound float64) {
 	if len(got) != len(want) {
 		c.Fail("%s: %d numbers, want %d", what, len(got), len(want))
@@ -125,13 +124,13 @@ func (c *Check) NearAll(what string, got, want []float64, bound float64) {
 	c.Within(what, worst, bound)
 }
 
-// NearMat demands it of every element of a matrix.
+// NearMat demands |got-want| <= bound of every element of a matrix.
 func (c *Check) NearMat(what string, got, want mat.Matrix, bound float64) {
 	c.NearAll(what, Flat(got), Flat(want), bound)
 }
 
-// Tolerable demands that what a kernel answered is want within the error that float32 may leave in
-// it, and in extra besides: what want itself may be off by. The residual is in units of that.
+// Tolerable demands that a kernel's answer is want, within the tolerance of float32 plus extra, the
+// error of want itself. The residual is in units of that sum.
 func (c *Check) Tolerable(what string, got bridge.Values, want mat.Matrix, extra float64) {
 	x, tol, w := Flat(got.X), Flat(got.Tol), Flat(want)
 	if len(x) != len(w) {
@@ -147,8 +146,8 @@ func (c *Check) Tolerable(what string, got bridge.Values, want mat.Matrix, extra
 	c.Within(what+", in units of the tolerance", worst, 1)
 }
 
-// Printed demands that numbers agree with printed ones, which are separated by blanks, to the last
-// digit printed.
+// Printed demands that got agrees with printed numbers to their last digit. Blanks separate the
+// printed numbers.
 func (c *Check) Printed(what, printed string, got ...float64) {
 	fields := strings.Fields(printed)
 	if len(fields) != len(got) {
@@ -167,7 +166,7 @@ func (c *Check) Printed(what, printed string, got ...float64) {
 	c.fact(worst)
 }
 
-// True demands that something holds which has no size.
+// True demands that a condition holds.
 func (c *Check) True(what string, holds bool) {
 	residual := 0.0
 	if !holds {
@@ -176,31 +175,30 @@ func (c *Check) True(what string, holds bool) {
 	c.Within(what, residual, 0)
 }
 
-// Fail says that the check cannot hold, and why.
+// Fail adds a fact that fails, with the reason as its name.
 func (c *Check) Fail(format string, args ...any) {
 	c.Within(fmt.Sprintf(format, args...), math.Inf(1), 0)
 }
 
-// Must ends the check where err is not nil: the row fails, or, where the kernel does not do what
-// was asked, is not claimed by it.
+// Must ends the check if err is not nil. The row then fails. If err is [attn.ErrUnsupported], the
+// kernel leaves the row unclaimed.
 func (c *Check) Must(err error) {
 	if err != nil {
 		panic(stop{err})
 	}
 }
 
-// stop ends a check.
+// stop is a panic that ends a check with an error.
 type stop struct{ error }
 
-// Attend asks an Attention, and ends the check where there is no answer.
+// Attend returns the answer of a kernel, or of the definition. It ends the check on an error.
 func (c *Check) Attend(a bridge.Attention, call bridge.Call) *bridge.Answer {
 	ans, err := a.Attend(call)
 	c.Must(err)
 	return ans
 }
 
-// Refutes demands that ours is not what a source prints, which is erratum id, and keeps both to be
-// shown.
+// Refutes demands that our number differs from the printed one, and records both as erratum id.
 func (c *Check) Refutes(id, what, printed string, ours float64) {
 	wrong, err := strconv.ParseFloat(printed, 64)
 	c.Must(err)
@@ -208,17 +206,17 @@ func (c *Check) Refutes(id, what, printed string, ours float64) {
 	c.Erratum(id, what, strconv.FormatFloat(ours, 'g', 8, 64), printed)
 }
 
-// Erratum keeps what a source prints and what is right, to be shown.
+// Erratum records what is right and what a source prints.
 func (c *Check) Erratum(id, what, ours, printed string) {
 	c.errata = append(c.errata, Erratum{id, what, ours, printed})
 }
 
-// Note keeps a figure that is shown and decides nothing.
+// Note records a figure that is shown but decides nothing.
 func (c *Check) Note(format string, args ...any) {
 	c.notes = append(c.notes, fmt.Sprintf(format, args...))
 }
 
-// Factor is x, an ingredient of the equation. Its mutant is a quarter larger.
+// Factor returns x and marks it as an ingredient. If it is the mutant, Factor returns 1.25 x.
 func (c *Check) Factor(name string, x float64) float64 {
 	if c.Flip(name) {
 		return 1.25 * x
@@ -226,7 +224,7 @@ func (c *Check) Factor(name string, x float64) float64 {
 	return x
 }
 
-// Sign is x, an ingredient of the equation. Its mutant has the other sign.
+// Sign returns x and marks its sign as an ingredient. If it is the mutant, Sign returns -x.
 func (c *Check) Sign(name string, x float64) float64 {
 	if c.Flip(name) {
 		return -x
@@ -234,7 +232,8 @@ func (c *Check) Sign(name string, x float64) float64 {
 	return x
 }
 
-// Index is i, an index below n. Its mutant is the next one.
+// Index returns the index i < n and marks it as an ingredient. If it is the mutant, Index returns
+// the next index.
 func (c *Check) Index(name string, i, n int) int {
 	if c.Flip(name) {
 		return (i + 1) % n
@@ -242,7 +241,7 @@ func (c *Check) Index(name string, i, n int) int {
 	return i
 }
 
-// Flip says whether the ingredient is the one that is changed.
+// Flip marks an ingredient and reports whether it is the mutant.
 func (c *Check) Flip(name string) bool {
 	for _, p := range c.points {
 		if p == name {
@@ -253,14 +252,14 @@ func (c *Check) Flip(name string) bool {
 	return c.mutant == name
 }
 
-// Normal is an r by k matrix of standard normal numbers.
+// Normal returns an r by k matrix of standard normal numbers.
 func (c *Check) Normal(r, k int) *mat.Dense {
 	m := mat.NewDense(r, k, nil)
 	m.Apply(func(_, _ int, _ float64) float64 { return c.Rand.NormFloat64() }, m)
 	return m
 }
 
-// Vector is n standard normal numbers.
+// Vector returns n standard normal numbers.
 func (c *Check) Vector(n int) []float64 {
 	v := make([]float64, n)
 	for i := range v {
@@ -269,7 +268,7 @@ func (c *Check) Vector(n int) []float64 {
 	return v
 }
 
-// Flat is the elements of m, row by row; of nil, none.
+// Flat returns the elements of m row by row, and nothing for nil.
 func Flat(m mat.Matrix) []float64 {
 	if d, ok := m.(*mat.Dense); m == nil || ok && d == nil {
 		return nil
@@ -284,7 +283,7 @@ func Flat(m mat.Matrix) []float64 {
 	return to
 }
 
-// Rows is a matrix of the given rows.
+// Rows returns the matrix that has the given rows.
 func Rows(rows ...[]float64) *mat.Dense {
 	m := mat.NewDense(len(rows), len(rows[0]), nil)
 	for i, r := range rows {
@@ -293,7 +292,7 @@ func Rows(rows ...[]float64) *mat.Dense {
 	return m
 }
 
-// gap is |a-b|, 0 for equal infinities.
+// gap returns |a-b|, and 0 for equal infinities.
 func gap(a, b float64) float64 {
 	if a == b {
 		return 0
@@ -301,7 +300,7 @@ func gap(a, b float64) float64 {
 	return math.Abs(a - b)
 }
 
-// larger is the larger of two, NaN where one is NaN.
+// larger returns the larger of two numbers, and NaN if either is NaN.
 func larger(a, b float64) float64 {
 	if a > b || math.IsNaN(a) {
 		return a
@@ -309,7 +308,7 @@ func larger(a, b float64) float64 {
 	return b
 }
 
-// lastDigit is the worth of one in the last printed digit.
+// lastDigit returns the value of one unit in the last printed digit.
 func lastDigit(s string) float64 {
 	digits, exp, _ := strings.Cut(strings.ToLower(s), "e")
 	e, _ := strconv.Atoi(exp)
@@ -319,7 +318,7 @@ func lastDigit(s string) float64 {
 	return math.Pow10(e)
 }
 
-// run runs f and says what stopped it.
+// run runs f and returns the error or the panic that ended it.
 func (c *Check) run(f func(*Check)) (err error) {
 	defer func() {
 		switch x := recover().(type) {

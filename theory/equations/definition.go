@@ -6,19 +6,19 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// definition is the definition of attention as a kernel, for layers that run on one: float64, each
-// result rounded to float32.
+// definition is the definition of attention as a kernel that layers can run on. It computes in
+// float64 and rounds the results to float32.
 type definition struct{}
 
-// Name is that of the definition.
+// Name returns the name of the definition.
 func (definition) Name() (algo, isa string) { return bridge.Definition, "float64" }
 
-// Check refuses malformed problems only: the definition covers every ability.
+// Check refuses malformed problems only: the definition covers every feature.
 func (definition) Check(p attn.Problem, _ int) (scratch int64, err error) {
 	return 0, p.Validate()
 }
 
-// Plan keeps the problem.
+// Plan returns a plan that holds only the problem.
 func (d definition) Plan(p attn.Problem, _ *attn.Team) (attn.Plan, error) {
 	if _, err := d.Check(p, 1); err != nil {
 		return nil, err
@@ -30,8 +30,7 @@ type definitionPlan struct{ p attn.Problem }
 
 func (d definitionPlan) Scratch() int64 { return 0 }
 
-// of is the definition's answers to a call. Operands that are wrong are a panic, as in every
-// kernel.
+// of returns the definition's answers to a call. It panics on wrong operands, as every kernel does.
 func (d definitionPlan) of(a *attn.Args) *oracle.Oracle {
 	o, err := oracle.New(d.p, a)
 	if err != nil {
@@ -40,7 +39,8 @@ func (d definitionPlan) of(a *attn.Args) *oracle.Oracle {
 	return o
 }
 
-// Forward writes outputs, and the logarithms of what their weights are divided by.
+// Forward writes the outputs and, if LSE is given, the logarithms of the sums that divide the
+// weights.
 func (d definitionPlan) Forward(a *attn.Args) {
 	o := d.of(a)
 	for _, at := range oracle.All(&d.p, a) {
@@ -55,7 +55,7 @@ func (d definitionPlan) Forward(a *attn.Args) {
 	}
 }
 
-// Backward writes the gradients that are set.
+// Backward writes the gradients whose tensors are given.
 func (d definitionPlan) Backward(a *attn.Args, g *attn.Grads) {
 	_, err := d.of(a).EachGrad(g, func(_ string, _ oracle.Index, got []float32, want, _ []float64) {
 		for c, x := range want {

@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/equations.md")
 
-// The table has exactly the rows of the inventory.
+// TestIDs checks that the table has exactly the rows listed in testdata/ids.txt.
 func TestIDs(t *testing.T) {
 	data, err := os.ReadFile("testdata/ids.txt")
 	if err != nil {
@@ -34,11 +34,11 @@ func TestIDs(t *testing.T) {
 	var got []string
 	for _, r := range Table() {
 		if slices.Contains(got, r.ID) {
-			t.Errorf("%s is there twice", r.ID)
+			t.Errorf("%s is in the table twice", r.ID)
 		}
 		got = append(got, r.ID)
 		if !slices.Contains(want, r.ID) {
-			t.Errorf("%s is no row of the inventory", r.ID)
+			t.Errorf("%s is not in testdata/ids.txt", r.ID)
 		}
 	}
 	for _, id := range want {
@@ -48,12 +48,12 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// env has what rows of layers need besides kernels: products, here on the loops that every machine
+// env has the matrix products that rows of layers need, on an instruction set that every machine
 // has.
 var env = Env{Products: func() *nn.Multiplier { return nn.NewMultiplier(asm.Levels()[0].Ops, nil) }}
 
-// Rows either compute or say why not. An alias is of rows that are there, and prose is the
-// documentation of symbols that are.
+// TestRowsSayWhatTheyAre checks that each row either computes or gives a reason: an alias names
+// rows of the table, and prose names documented symbols.
 func TestRowsSayWhatTheyAre(t *testing.T) {
 	rows := Table()
 	for _, r := range rows {
@@ -61,13 +61,13 @@ func TestRowsSayWhatTheyAre(t *testing.T) {
 			t.Errorf("%s: no statement, or no source", r.ID)
 		}
 		if r.Computed() != (r.Is == "") {
-			t.Errorf("%s: has %q to say, computed is %v", r.ID, r.Is, r.Computed())
+			t.Errorf("%s: got verdict %q with computed %v; want a verdict just for rows that compute nothing", r.ID, r.Is, r.Computed())
 		}
 		switch r.Is {
 		case Alias:
 			for _, id := range r.Of {
 				if some, _ := Select(rows, []string{id}, ""); len(some) != 1 || some[0].Is == Alias {
-					t.Errorf("%s is an alias of %s, which is no row, or an alias itself", r.ID, id)
+					t.Errorf("%s is an alias of %s, which is not a row or is an alias itself", r.ID, id)
 				}
 			}
 		case Prose:
@@ -78,16 +78,16 @@ func TestRowsSayWhatTheyAre(t *testing.T) {
 			}
 		}
 		if r.Is == Pending {
-			t.Errorf("%s: waits for %v, and all that the documents speak of is built", r.ID, r.Of)
+			t.Errorf("%s: waits for %v; write its check", r.ID, r.Of)
 		}
 		if !r.Computed() && len(r.Of) == 0 {
-			t.Errorf("%s: computes nothing, and does not say where to look", r.ID)
+			t.Errorf("%s: computes nothing and names no other place in Of", r.ID)
 		}
 	}
 }
 
-// documented says whether a package ("package attn/oracle") or an exported symbol ("attn.Problem",
-// "attn.Problem.Count") has documentation.
+// documented reports whether a package ("package attn/oracle") or an exported symbol
+// ("attn.Problem", "attn.Problem.Count") has documentation.
 func documented(t *testing.T, symbol string) bool {
 	dir, isPackage := strings.CutPrefix(symbol, "package ")
 	name := ""
@@ -146,7 +146,7 @@ func documented(t *testing.T, symbol string) bool {
 	return text[name] != ""
 }
 
-// some are the rows that tests run: every one, with -short one in eight.
+// some returns the rows to test: all of them, or with -short one in eight.
 func some() []Row {
 	rows := Table()
 	if !testing.Short() {
@@ -159,8 +159,8 @@ func some() []Row {
 	return few
 }
 
-// Every statement holds, of the mathematics and of every kernel of this machine that claims it, and
-// the page in docs says so.
+// TestPage checks that every statement holds, in its mathematics and on every kernel of this
+// machine that claims it, and that docs/equations.md has the same table.
 func TestPage(t *testing.T) {
 	var all []Result
 	with := env
@@ -183,7 +183,7 @@ func TestPage(t *testing.T) {
 		})
 	}
 	if len(all) < len(Table()) {
-		return // the page has every row
+		return // some rows were not run
 	}
 	var page bytes.Buffer
 	Page(&page, all)
@@ -198,12 +198,12 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(page.Bytes(), want) {
-		t.Errorf("%s is not what the table says: go test ./theory/equations -run Page -update", file)
+		t.Errorf("%s differs from the table: run go test ./theory/equations -run Page -update", file)
 	}
 }
 
-// A check that holds fails with any of its ingredients changed. What a row asks of kernels is asked
-// of the definition, or of the first kernel that answers.
+// TestMutants checks that every check fails with any of its ingredients changed. Checks of kernels
+// run on the definition, or on the first kernel that supports them.
 func TestMutants(t *testing.T) {
 	attentions := []bridge.Attention{{}}
 	for _, k := range kernels.All() {
@@ -236,7 +236,8 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// mutate runs a check with each of its ingredients changed and returns how many there were.
+// mutate runs a check once for each ingredient, with that one changed. It returns the number of
+// ingredients.
 func mutate(t *testing.T, id string, f func(*Check)) int {
 	honest := newCheck(id, env)
 	if o := (check{run: f}).outcome(honest); o.Verdict != Pass {
@@ -252,7 +253,8 @@ func mutate(t *testing.T, id string, f func(*Check)) int {
 	return len(honest.points)
 }
 
-// A check that compares nothing, or a NaN, fails; what stops it is told.
+// TestVerdicts checks the verdict of checks that compare nothing, compare NaN, stop, panic, or
+// pass.
 func TestVerdicts(t *testing.T) {
 	nan := func() float64 { var zero float64; return zero / zero }()
 	for _, test := range []struct {
@@ -283,7 +285,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A context that has ended stops a run, which says so.
+// TestRunStops checks that a run stops when its context ends, and returns the context's error.
 func TestRunStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0

@@ -9,8 +9,8 @@ import (
 // ex1Scale is 1/sqrt(d_k) of the first worked example.
 const ex1Scale = 1 / math.Sqrt2
 
-// ex1 is the first worked example of the source documents: two queries, three keys, two dimensions.
-// Every call makes new matrices.
+// ex1 returns the first worked example of the source documents: two queries, three keys, two
+// dimensions. Each call returns new matrices.
 func ex1() (q, k, v *mat.Dense) {
 	q = Rows([]float64{1, 0}, []float64{0, 1})
 	k = Rows([]float64{1, 0}, []float64{0, 1}, []float64{1, 1})
@@ -18,5 +18,5 @@ func ex1() (q, k, v *mat.Dense) {
 	return q, k, v
 }
 
-// tt is the scores of the sources' temperature table.
+// tt returns the scores of the temperature table in the sources.
 func tt() []float64 { return []float64{2, 1, 0} }

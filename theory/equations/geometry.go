@@ -16,7 +16,7 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// geometryOfScores is the rows on metrics that change from place to place, and information.
+// geometryOfScores returns the rows on metrics that vary over space, and on information geometry.
 func geometryOfScores() []Row {
 	return []Row{
 		{
@@ -37,7 +37,7 @@ func geometryOfScores() []Row {
 		},
 		{
 			ID:        "T-21",
-			Statement: "d theta = -eta F^-1 dL/d theta, the same step in whatever coordinates",
+			Statement: "d theta = -eta F^-1 dL/d theta, the same step in all coordinates",
 			Check:     naturalGradient,
 			Kernel:    naturalGradientOfQueries,
 		},
@@ -50,7 +50,7 @@ func geometryOfScores() []Row {
 	}
 }
 
-// someMetric is W^T W + 1 of a random W: a metric, of a condition that spoils nothing.
+// someMetric returns W^T W + 1 for a random W: a metric that is well conditioned.
 func someMetric(c *Check, n int) *mat.SymDense {
 	var g mat.SymDense
 	g.SymOuterK(1, c.Normal(n, n))
@@ -90,7 +90,7 @@ func riemannianMetric(c *Check) {
 	c.Must(err)
 	c.Near("a metric 7.5 times as large has the same cosine", scaled.Cosine(u, v), cos, 1e-14)
 
-	// Volume, by the rule for determinants of three rows.
+	// Volume, by the explicit determinant of a 3 by 3 matrix.
 	root := c.Factor("root", 0.5)
 	det := 0.0
 	for a := range n {
@@ -113,7 +113,7 @@ func riemannianMetric(c *Check) {
 		}
 	}
 
-	// What ds and dV add up to, where it is known.
+	// Integrals of ds and dV that are known.
 	circle := func(t float64) []float64 { return []float64{1, t} }
 	c.Near("the unit circle, in polar coordinates", geometry.ArcLength(geometry.Polar(), circle, 0, 2*math.Pi, 8), 2*math.Pi, 1e-10)
 	upward := func(t float64) []float64 { return []float64{0, t} }
@@ -126,7 +126,7 @@ func riemannianMetric(c *Check) {
 	c.Near("the unit disc, in polar coordinates", disc, math.Pi, 1e-14)
 }
 
-// euclidean is the metric delta/sqrt(d), and its volume.
+// euclidean returns the metric delta/sqrt(d), and its volume.
 func euclidean(c *Check, d int) (*mat.SymDense, float64) {
 	g := mat.NewSymDense(d, nil)
 	for a := range d {
@@ -137,8 +137,8 @@ func euclidean(c *Check, d int) (*mat.SymDense, float64) {
 	return g, v
 }
 
-// anglesFromScores has a kernel measure angles: the scores of vectors among themselves are their
-// inner products, and a single key's score is its row's largest.
+// anglesFromScores checks angles computed from a kernel's scores. The score of two vectors is their
+// inner product. With a single key, it is the row's largest score, which kernels return.
 func anglesFromScores(c *Check, a bridge.Attention) {
 	const n, d = 5, 3
 	g, x := someMetric(c, d), bridge.Float32(c.Normal(n, d))
@@ -184,7 +184,7 @@ func anglesFromScores(c *Check, a bridge.Attention) {
 	}
 }
 
-// A place is a field at one place, with its metric, inverse and derivatives by hand.
+// A place is a point with its metric, its inverse, and derivatives computed by hand.
 type place struct {
 	name    string
 	field   geometry.Dual
@@ -193,8 +193,8 @@ type place struct {
 	slopes  [][][]float64 // [c][a][b] is d_c g_ab
 }
 
-// places are polar coordinates, the half-plane, and a paraboloid over the plane, z = |x|^2/2, whose
-// metric delta_ab + x_a x_b has elements beside the diagonal.
+// places returns points in polar coordinates, in the half-plane, and on the paraboloid z = |x|^2/2,
+// whose metric delta_ab + x_a x_b is not diagonal.
 func places(c *Check) []place {
 	r, y := 2.0, 2.0
 	p, q := c.Rand.NormFloat64(), c.Rand.NormFloat64()
@@ -280,7 +280,7 @@ func christoffelSymbols(c *Check) {
 	straightLines(c)
 }
 
-// straightLines follows geodesics whose course is known.
+// straightLines checks geodesics whose course is known.
 func straightLines(c *Check) {
 	for _, g := range []struct {
 		name   string
@@ -324,8 +324,8 @@ func polarFrame(p []dual.Number) frame {
 	}
 }
 
-// inPlane is a field of the plane that is linear in x and y, v_j = m_j + M_ji x_i, in dual numbers
-// of polar coordinates.
+// inPlane returns the vector field v_j = m_j + M_ji x_i of the plane, linear in x and y, as dual
+// numbers of polar coordinates.
 func inPlane(m []float64, slope *mat.Dense, p []dual.Number) [2]dual.Number {
 	f := polarFrame(p)
 	x := [2]dual.Number{dual.Mul(p[0], f.along[0][0]), dual.Mul(p[0], f.along[0][1])}
@@ -438,7 +438,7 @@ func covectorDerivative(c *Check) {
 		c.NearMat("D u as computed, of "+f.name, geometry.CovectorDerivative(s, u, du), summed, 1e-14)
 	}
 
-	// D g = 0, of symbols by finite differences and derivatives by hand.
+	// D g = 0, with symbols by finite differences and derivatives by hand.
 	second := c.Sign("second index", -1)
 	for _, p := range places(c) {
 		n, g := len(p.at), p.field.At(p.at)
@@ -527,7 +527,7 @@ func fisherInformation(c *Check) {
 		var shift mat.VecDense
 		shift.MulVec(f, mat.NewVecDense(n, []float64{1, 1, 1}))
 		c.NearAll("F 1 = 0", shift.RawVector().Data, make([]float64, n), 1e-15)
-		// How well nearby logits can be told apart.
+		// F measures how well nearby logits can be distinguished.
 		d := []float64{3e-4, -5e-4, 1e-4}
 		q := gibbs.LogSoftmax(floats.AddTo(make([]float64, n), tt(), d), t)
 		divergence := 0.0
@@ -559,7 +559,7 @@ func fisherInformation(c *Check) {
 	c.NearMat("N(mu, sigma), by its definition", geometry.Expected(w, scores), want, 1e-14)
 	c.NearMat("Gaussians", geometry.Gaussians().At([]float64{mu, sigma}), want, 1e-15)
 
-	// In other coordinates, a = mu/sqrt(2) and sigma, it is twice the half-plane's.
+	// In the coordinates a = mu/sqrt(2) and sigma, F is twice the metric of the half-plane.
 	var twice mat.SymDense
 	twice.ScaleSym(2, geometry.HalfPlane().At([]float64{mu / math.Sqrt2, sigma}))
 	pulled := geometry.Pull(geometry.Gaussians().At([]float64{mu, sigma}), Rows([]float64{math.Sqrt2, 0}, []float64{0, 1}))
@@ -573,8 +573,8 @@ func delta(i, j int) float64 {
 	return 0
 }
 
-// backwardIsFisher: with the identity for V the output is the weights, and the backward pass
-// multiplies what comes in by diag p - p p^T.
+// backwardIsFisher checks that the backward pass multiplies the gradient by the output with diag p
+// - p p^T. With the identity for V the output is the weights.
 func backwardIsFisher(c *Check, a bridge.Attention) {
 	const nq, nk, d, t = 3, 5, 4, 2.0
 	q, k, do := bridge.Float32(c.Normal(nq, d)), bridge.Float32(c.Normal(nk, d)), bridge.Float32(c.Normal(nq, nk))
@@ -615,7 +615,7 @@ func identity(n int) *mat.Dense {
 }
 
 func naturalGradient(c *Check) {
-	// The logits of [2,1,0], taught to pick the first: F has no inverse, and F+ g is g/p less its
+	// The logits [2, 1, 0] learn to choose the first: F is singular, and F+ g is g/p minus its
 	// mean.
 	p := gibbs.Softmax(tt(), 1)
 	g, ratio := make([]float64, 3), make([]float64, 3)
@@ -644,8 +644,8 @@ func naturalGradient(c *Check) {
 	taughtAttention(c)
 }
 
-// leastSquares: of y ~ N(X theta, 1) the information is X^T X, and one natural step of rate 1
-// solves it.
+// leastSquares checks that for y ~ N(X theta, 1) the information is X^T X, and that one natural
+// step of rate 1 finds the solution.
 func leastSquares(c *Check) {
 	const rows, n = 8, 3
 	x, y, theta := c.Normal(rows, n), c.Vector(rows), c.Vector(n)
@@ -670,8 +670,8 @@ func leastSquares(c *Check) {
 	c.NearAll("one step of rate 1 solves least squares: dL = 0 there", gradient(theta), make([]float64, n), 1e-10)
 }
 
-// otherCoordinates: theta = B phi changes nothing, sigma for log sigma only what is of second
-// order.
+// otherCoordinates checks that theta = B phi does not change the natural step, and that replacing
+// sigma by log sigma changes it to second order only.
 func otherCoordinates(c *Check) {
 	const n = 4
 	f, g, b := someMetric(c, n), c.Vector(n), c.Normal(n, n)
@@ -693,7 +693,7 @@ func otherCoordinates(c *Check) {
 	c.Must(err)
 	c.NearAll("theta = B phi: the same step", through(f, g), direct, 1e-10)
 
-	// Of a singular F what is the same is what can be seen of the step, F times it.
+	// For a singular F, only F times the step is the same.
 	logits := c.Vector(n)
 	f, g = geometry.Categorical(logits, 1), gibbs.Softmax(logits, 1)
 	g[0]--
@@ -703,7 +703,7 @@ func otherCoordinates(c *Check) {
 	seen.MulVec(f, mat.NewVecDense(n, floats.SubTo(make([]float64, n), through(f, g), direct)))
 	c.NearAll("with a singular F: the same change of the weights", seen.RawVector().Data, make([]float64, n), 1e-10)
 
-	// The loss sigma, downhill by sigma and by log sigma.
+	// Descent of the loss sigma, by sigma and by log sigma.
 	sigma := 2.0
 	f = geometry.Gaussians().At([]float64{0, sigma})
 	bySigma, err := geometry.Natural(f, []float64{0, 1}, 0)
@@ -716,8 +716,8 @@ func otherCoordinates(c *Check) {
 	c.Erratum("E-10", "invariance under reparametrisation", "of infinitesimal steps; exact where parameters change linearly", "invariant")
 }
 
-// taughtAttention goes down to a pattern of attention by gradients and by natural ones, in two sets
-// of parameters for what joins queries and keys.
+// taughtAttention learns a pattern of attention by gradients and by natural gradients. It uses two
+// parametrisations of the form between queries and keys.
 func taughtAttention(c *Check) {
 	const nq, nk, d, steps = 6, 5, 2, 60
 	q, k := c.Normal(nq, d), c.Normal(nk, d)
@@ -767,8 +767,8 @@ func taughtAttention(c *Check) {
 	}
 }
 
-// naturalGradientOfQueries takes the gradient by Q from a kernel's backward pass, of the loss -log
-// of the weight of one key in each row, and raises its index.
+// naturalGradientOfQueries checks the natural gradient by Q. It takes the gradient from a kernel's
+// backward pass and raises its index. The loss is -log of the weight of one key in each row.
 func naturalGradientOfQueries(c *Check, a bridge.Attention) {
 	const nq, nk, d = 3, 6, 3
 	q, k := bridge.Float32(c.Normal(nq, d)), bridge.Float32(c.Normal(nk, d))
@@ -786,7 +786,7 @@ func naturalGradientOfQueries(c *Check, a bridge.Attention) {
 	want := mat.NewDense(nq, d, nil)
 	f := m.Fisher(Flat(q))
 	for i := range nq {
-		// Step of row i by the information of its own query: those of other queries are not in it.
+		// The step of row i uses the information of its own query only.
 		own := mat.NewSymDense(d, nil)
 		for x := range d {
 			for y := x; y < d; y++ {
@@ -806,7 +806,7 @@ func naturalGradientOfQueries(c *Check, a bridge.Attention) {
 			}
 			got.Tol.Set(i, x, tol)
 		}
-		// The same, summed: (s^2 K^T (diag p - p p^T) K) step = s K^T (diag p - p p^T) dO.
+		// As explicit sums: (s^2 K^T (diag p - p p^T) K) step = s K^T (diag p - p p^T) dO.
 		information, gradient := mat.NewDense(d, d, nil), mat.NewVecDense(d, nil)
 		for j := range nk {
 			for l := range nk {

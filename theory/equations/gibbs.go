@@ -15,7 +15,7 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// gibbsView is the rows on softmax as the Gibbs distribution.
+// gibbsView returns the rows on softmax as a Gibbs distribution.
 func gibbsView() []Row {
 	return []Row{
 		{ID: "T-8", Statement: "A_ij = exp(S_ij) / Z_i, Z_i = sum_k exp(S_ik)", Check: weightsAndPartition, Kernel: weightsOfKernels},
@@ -23,21 +23,21 @@ func gibbsView() []Row {
 		{ID: "T-13", Statement: "A_ij = exp(S_ij/T) / sum_k exp(S_ik/T), S = -E, beta = 1/T", Check: temperature, Kernel: temperatureOfKernels},
 		{ID: "T-42p", Statement: "T -> 0: the largest takes all; T -> Inf: A_ij = 1/n_k; scale 1/sqrt(d) is T = sqrt(d)", Check: temperatureLimits, Kernel: limitsOfKernels},
 		{ID: "T-14", Statement: "H_i = -sum_j A_ij log A_ij, 0 <= H_i <= log n_k", Check: entropyOfWeights, Kernel: entropyOfKernels},
-		{ID: "T-nent", Statement: "H_i / log n_k is from 0 to 1", Check: normalisedEntropy},
+		{ID: "T-nent", Statement: "0 <= H_i / log n_k <= 1", Check: normalisedEntropy},
 		{ID: "T-15", Statement: "F_i = -T log Z_i = -T log sum_j exp(S_ij/T)", Check: freeEnergy, Kernel: freeEnergyOfKernels},
 		{ID: "T-16", Statement: "F = <E> - T H, <E> = -sum_j A_j S_j", Check: energyLessEntropy, Kernel: energyOfKernels},
 		{ID: "T-table", Statement: "s = [2, 1, 0] at T = 0.5, 1, 2 and Inf: weights and entropies (tutorial)", Check: tutorialTable},
-		{ID: "P-16,17", Statement: "the Gibbs distribution, and weights as one with S = -E", Is: Alias, Of: []string{"T-12", "T-13"}},
+		{ID: "P-16,17", Statement: "the Gibbs distribution, and attention weights as one, with S = -E", Is: Alias, Of: []string{"T-12", "T-13"}},
 		{ID: "P-18,19,20", Statement: "the limits of the temperature, and why: A_j = exp((S_j-max S)/T) / sum_k exp((S_k-max S)/T)", Check: limitTheorem},
 		{ID: "P-lst1", Statement: "attention_temperature: softmax(scores/temperature)", Is: Alias, Of: []string{"T-13"}},
 		{ID: "P-21,22", Statement: "0 <= H <= log n_k, with equality only for one weight of 1 and for n_k equal weights", Check: entropyBounds},
-		{ID: "P-lst2", Statement: "attention_entropy = -sum_j w_j log(w_j + eps), normalized_entropy = that over log n_k", Check: entropyListing},
+		{ID: "P-lst2", Statement: "attention_entropy = -sum_j w_j log(w_j + eps), normalized_entropy = attention_entropy / log n_k", Check: entropyListing},
 		{ID: "P-23,24", Statement: "F = -T log Z = <E> - T H", Is: Alias, Of: []string{"T-15", "T-16"}},
 		{ID: "P-25..28", Statement: "A = arg min [<E> - T H(A)] on the simplex: -S_j + T (1 + log A_j) + lambda = 0, so A_j ~ exp(S_j/T)", Check: variationalPrinciple},
 		{ID: "P-tab", Statement: "s = [2, 1, 0] at T = 0.25, 0.5, 1, 2 and Inf: weights and entropies (paper)", Check: paperTable},
 		{ID: "P-78..80", Statement: "s = [1, 2]: a = softmax(s), da_i/ds_j = a_i (delta_ij - a_j)", Check: jacobianOfTwo},
 		{ID: "N-stat", Statement: "the limits of the temperature, and the bounds of the entropy", Is: Alias, Of: []string{"T-42p", "T-14"}},
-		{ID: "L-1.1", Statement: "softmax(z)_i = exp(z_i) / sum_j exp(z_j): sums to 1, keeps the order, does not see a shift of all z", Check: softmaxProperties},
+		{ID: "L-1.1", Statement: "softmax(z)_i = exp(z_i) / sum_j exp(z_j): sums to 1, keeps the order, and is invariant to a shift of all z", Check: softmaxProperties},
 		{ID: "L-1.2", Statement: "soft argmax: sum_i i softmax(z)_i", Check: softArgmax},
 		{ID: "L-1.3", Statement: "softmax(z/tau), and draws from it by Gumbel noise: arg max_i (z_i/tau + g_i)", Check: softmaxTemperature},
 		{ID: "L-1.2b", Statement: "P(max) of the scores 3 and x, for x from -2 to 2 and several tau", Check: maxCurves},
@@ -47,7 +47,7 @@ func gibbsView() []Row {
 	}
 }
 
-// exponentials are exp(s_j/t) and their sum, with nothing to keep them from overflow.
+// exponentials returns exp(s_j/t) and their sum. They may overflow.
 func exponentials(s []float64, t float64) (e []float64, sum float64) {
 	e = make([]float64, len(s))
 	for j, x := range s {
@@ -57,14 +57,14 @@ func exponentials(s []float64, t float64) (e []float64, sum float64) {
 	return e, sum
 }
 
-// ratios are exp(s_j/t) over their sum.
+// ratios returns exp(s_j/t) divided by their sum.
 func ratios(s []float64, t float64) []float64 {
 	p, sum := exponentials(s, t)
 	floats.Scale(1/sum, p)
 	return p
 }
 
-// gibbsScores is the scores of the first worked example.
+// gibbsScores returns the scores of the first worked example.
 func gibbsScores() *mat.Dense {
 	q, k, _ := ex1()
 	var s mat.Dense
@@ -73,7 +73,7 @@ func gibbsScores() *mat.Dense {
 	return &s
 }
 
-// onesOn is the identity matrix.
+// onesOn returns the identity matrix.
 func onesOn(n int) *mat.Dense {
 	m := mat.NewDense(n, n, nil)
 	for i := range n {
@@ -82,7 +82,7 @@ func onesOn(n int) *mat.Dense {
 	return m
 }
 
-// scored is a call whose scores are exactly s, and whose output is the weights: Q and V are the
+// scored returns a call whose scores are exactly s and whose output is the weights: Q and V are the
 // identity, K is the transpose of s.
 func scored(s *mat.Dense, want attn.Want, temp float64) bridge.Call {
 	nq, nk := s.Dims()
@@ -92,7 +92,7 @@ func scored(s *mat.Dense, want attn.Want, temp float64) bridge.Call {
 	}
 }
 
-// trials collects numbers and what they should be, so that many trials are one fact.
+// trials collects numbers and their expected values, so that many trials make one fact.
 type trials struct{ got, want []float64 }
 
 func (t *trials) add(got, want float64) { t.got, t.want = append(t.got, got), append(t.want, want) }
@@ -103,13 +103,13 @@ func (t *trials) addAll(got, want []float64) {
 
 func (t *trials) near(c *Check, what string, bound float64) { c.NearAll(what, t.got, t.want, bound) }
 
-// column is a matrix of one column.
+// column returns a matrix of one column.
 func column(x []float64) *mat.Dense { return mat.NewDense(len(x), 1, x) }
 
-// scoresFor32 is random scores that a float32 holds.
+// scoresFor32 returns random scores that are exact in float32.
 func scoresFor32(c *Check, nq, nk int) *mat.Dense { return bridge.Float32(c.Normal(nq, nk)) }
 
-// asRows is f of every row of s.
+// asRows returns f applied to every row of s.
 func asRows(s *mat.Dense, f func(row []float64) []float64) *mat.Dense {
 	var rows [][]float64
 	for i := range s.RawMatrix().Rows {
@@ -118,7 +118,7 @@ func asRows(s *mat.Dense, f func(row []float64) []float64) *mat.Dense {
 	return Rows(rows...)
 }
 
-// weightsAndPartition is T-8 on the worked example, and logarithms on random scores.
+// weightsAndPartition checks T-8 on the worked example, and logarithms on random scores.
 func weightsAndPartition(c *Check) {
 	s := gibbsScores()
 	a, logZ := writtenWeights(c, s)
@@ -137,7 +137,7 @@ func weightsAndPartition(c *Check) {
 	c.NearAll("LogPartition of random scores", gibbs.LogPartitionRows(random, 1), logZ, 1e-14)
 }
 
-// writtenWeights is A_ij = exp(S_ij)/Z_i and log Z_i, Z_i = sum_k exp(S_ik), in loops.
+// writtenWeights returns A_ij = exp(S_ij)/Z_i and log Z_i with Z_i = sum_k exp(S_ik).
 func writtenWeights(c *Check, s mat.Matrix) (a *mat.Dense, logZ []float64) {
 	nq, nk := s.Dims()
 	a = mat.NewDense(nq, nk, nil)
@@ -161,8 +161,8 @@ func writtenWeights(c *Check, s mat.Matrix) (a *mat.Dense, logZ []float64) {
 	return a, logZ
 }
 
-// weightsOfKernels asks for the weights of the worked example as what attention makes of V = 1, and
-// for their LSE; and for the weights themselves where a kernel has them.
+// weightsOfKernels checks the weights of the worked example, as the output for V = 1, and the LSE.
+// Where a kernel returns weights, it checks these too.
 func weightsOfKernels(c *Check, by bridge.Attention) {
 	q, k, _ := ex1()
 	a, logZ := writtenWeights(c, gibbsScores())
@@ -176,7 +176,8 @@ func weightsOfKernels(c *Check, by bridge.Attention) {
 	}
 }
 
-// ifGiven asks for what is more than the row is about. It is nil where there is no answer.
+// ifGiven returns the answer to a call beyond the row itself, or nil if the kernel does not support
+// it.
 func ifGiven(c *Check, by bridge.Attention, call bridge.Call) *bridge.Answer {
 	ans, err := by.Attend(call)
 	if errors.Is(err, attn.ErrUnsupported) {
@@ -187,7 +188,7 @@ func ifGiven(c *Check, by bridge.Attention, call bridge.Call) *bridge.Answer {
 	return ans
 }
 
-// gibbsDistribution is T-12 on random energies.
+// gibbsDistribution checks T-12 on random energies.
 func gibbsDistribution(c *Check) {
 	var energies, scores trials
 	for range 50 {
@@ -205,7 +206,7 @@ func gibbsDistribution(c *Check) {
 	scores.near(c, "Softmax of scores S = -E", 1e-15)
 }
 
-// temperature is T-13 on the worked example at T = 1/2 and 2, and beta = 1/T.
+// temperature checks T-13 on the worked example at T = 1/2 and 2, and beta = 1/T.
 func temperature(c *Check) {
 	s := gibbsScores()
 	_, _, v := ex1()
@@ -235,7 +236,7 @@ func temperature(c *Check) {
 	}
 }
 
-// weightsAt is A_ij = exp(S_ij/T) / sum_k exp(S_ik/T), in loops.
+// weightsAt returns A_ij = exp(S_ij/T) / sum_k exp(S_ik/T).
 func weightsAt(c *Check, s mat.Matrix, t float64) *mat.Dense {
 	nq, nk := s.Dims()
 	a := mat.NewDense(nq, nk, nil)
@@ -251,7 +252,7 @@ func weightsAt(c *Check, s mat.Matrix, t float64) *mat.Dense {
 	return a
 }
 
-// temperatureOfKernels asks for outputs and gradients at T = 1/2 and 2. With Z = S/T, dS = dZ/T.
+// temperatureOfKernels checks outputs and gradients at T = 1/2 and 2. With Z = S/T, dS = dZ/T.
 func temperatureOfKernels(c *Check, by bridge.Attention) {
 	const nq, nk, d = 4, 6, 3
 	q, k, v, do := bridge.Float32(c.Normal(nq, d)), bridge.Float32(c.Normal(nk, d)), bridge.Float32(c.Normal(nk, 2)), bridge.Float32(c.Normal(nq, 2))
@@ -288,8 +289,8 @@ func temperatureOfKernels(c *Check, by bridge.Attention) {
 	}
 }
 
-// limits are the weights in the two limits: an even share for the scores that tie for the largest,
-// or for all.
+// limits returns the weights in both limits. As T -> 0 the largest scores share the weight equally;
+// as T -> Inf all scores do.
 func limits(c *Check, s []float64) (cold, hot []float64) {
 	cold, hot = make([]float64, len(s)), make([]float64, len(s))
 	top, ties := slices.Max(s), 0.0
@@ -312,7 +313,8 @@ func limits(c *Check, s []float64) (cold, hot []float64) {
 	return cold, hot
 }
 
-// temperatureLimits is the limits of T-13, with ties, and the scale of attention as a temperature.
+// temperatureLimits checks the limits of T-13, with ties, and the scale of attention as a
+// temperature.
 func temperatureLimits(c *Check) {
 	for _, s := range [][]float64{{1, 5, 2}, {2, 2, 0}, {3, 3, 3, 3}, {-1, -7, 0, 0, 0}} {
 		cold, hot := limits(c, s)
@@ -337,14 +339,14 @@ func temperatureLimits(c *Check) {
 	}
 }
 
-// centred is s less its largest, which changes no weight.
+// centred returns s minus its largest element. That changes no weight.
 func centred(s []float64) []float64 {
 	to := slices.Clone(s)
 	floats.AddConst(-slices.Max(s), to)
 	return to
 }
 
-// limitsOfKernels asks for both limits, and for T = sqrt(d) in place of the scale.
+// limitsOfKernels checks both limits, and T = sqrt(d) in place of the scale.
 func limitsOfKernels(c *Check, by bridge.Attention) {
 	for _, s := range [][]float64{{1, 5, 2}, {2, 2, 0}, {3, 3, 3, 3}, {-1, -7, 0, 0, 0}} {
 		cold, hot := limits(c, s)
@@ -364,8 +366,7 @@ func limitsOfKernels(c *Check, by bridge.Attention) {
 	c.Tolerable("scale 1, T = sqrt(d)", c.Attend(by, bridge.Call{Q: q, K: k, V: v, Problem: unscaled}).O, &o, 0)
 }
 
-// tableRow is a line of the tables of temperatures as it is right: weights and entropy, as they
-// should be printed.
+// tableRow checks the correct figures, weights and entropy, for a line of a temperature table.
 func tableRow(c *Check, t float64, weights, entropy string) {
 	s := tt()
 	p, z := exponentials(s, c.Factor("T", t))
@@ -387,8 +388,8 @@ func tableRow(c *Check, t float64, weights, entropy string) {
 	}
 }
 
-// tutorialTable is the tutorial's table: the right figures, and those of the printed ones that are
-// not.
+// tutorialTable checks the tutorial's table: the correct figures, and which of the printed ones are
+// wrong.
 func tutorialTable(c *Check) {
 	tableRow(c, 0.25, ".981690 .017980 .000329", ".093035")
 	tableRow(c, 0.5, ".866813 .117310 .015876", ".441057")
@@ -402,7 +403,7 @@ func tutorialTable(c *Check) {
 	c.Printed("entropy of the printed weights at T = 1/2", ".401345", gibbs.Entropy([]float64{.88, .11, .01}))
 }
 
-// paperTable is the paper's.
+// paperTable checks the paper's table.
 func paperTable(c *Check) {
 	for _, x := range []struct {
 		t                float64
@@ -426,8 +427,8 @@ func paperTable(c *Check) {
 	c.NearAll("which are [9, 6, 4]/19", []float64{9. / 19, 6. / 19, 4. / 19}, wrong, .0005)
 }
 
-// refuteTable is E-01 for the figures of one temperature that are wrong, the first ones of its
-// weights and its entropy.
+// refuteTable records erratum E-01 for the wrong figures of one temperature: the first weights, as
+// many as are given, and the entropy.
 func refuteTable(c *Check, t float64, source, weights, entropy string) {
 	at := gibbs.At(tt(), t)
 	what := " of [2, 1, 0] at T = " + strconv.FormatFloat(t, 'g', -1, 64) + ", " + source
@@ -439,8 +440,8 @@ func refuteTable(c *Check, t float64, source, weights, entropy string) {
 	}
 }
 
-// limitTheorem is P-18 to P-20: figures near both limits, the form of the proof, and how fast the
-// other weights vanish.
+// limitTheorem checks P-18 to P-20: figures near both limits, the form of the proof, and the rate
+// at which the other weights vanish.
 func limitTheorem(c *Check) {
 	s := tt()
 	c.Printed("p_1 at T = 0.01", "3.72008e-44", gibbs.Softmax(s, 0.01)[1])

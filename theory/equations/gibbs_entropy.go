@@ -13,7 +13,7 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// writtenEntropy is H = -sum_j p_j log p_j, states of weight 0 left out.
+// writtenEntropy returns H = -sum_j p_j log p_j. States of weight 0 add nothing.
 func writtenEntropy(c *Check, p []float64) float64 {
 	h := 0.0
 	for _, w := range p {
@@ -24,8 +24,8 @@ func writtenEntropy(c *Check, p []float64) float64 {
 	return h
 }
 
-// entropyOfWeights is T-14 on the printed weights and on random ones, and from scores without
-// logarithms of weights: H = log Z - sum p s/T.
+// entropyOfWeights checks T-14 on the printed weights and on random ones. It also computes H from
+// scores without logarithms of weights: H = log Z - sum p s/T.
 func entropyOfWeights(c *Check) {
 	even := ratios(make([]float64, 8), 1)
 	c.Printed("eight equal weights", "2.07944154", gibbs.Entropy(even))
@@ -52,8 +52,8 @@ func entropyOfWeights(c *Check) {
 	c.Within("0 <= H <= log n_k", outside, 0)
 }
 
-// entropyOfKernels asks for the entropy of equal weights, of a single one, of the worked example,
-// and of random scores at two temperatures, where it is also LSE - Mean/T.
+// entropyOfKernels checks the entropy of equal weights, of a single weight, of the worked example,
+// and of random scores at two temperatures. For the last, H is also LSE - Mean/T.
 func entropyOfKernels(c *Check, by bridge.Attention) {
 	row := func(what string, s *mat.Dense, t float64) {
 		ans := c.Attend(by, scored(s, attn.WantEntropy|attn.WantLSE|attn.WantMean, t))
@@ -81,7 +81,7 @@ func entropyOfKernels(c *Check, by bridge.Attention) {
 	c.Tolerable("H of the worked example", ans.Entropy, column([]float64{h, h}), 0)
 }
 
-// normalisedEntropy is H/log n_k on the printed weights, on random ones, and for a single key.
+// normalisedEntropy checks H/log n_k on the printed weights, on random ones, and for a single key.
 func normalisedEntropy(c *Check) {
 	c.Printed("of [.99, .005, .005]", ".0572841", gibbs.NormalizedEntropy([]float64{.99, .005, .005}))
 	var share, even trials
@@ -103,7 +103,7 @@ func normalisedEntropy(c *Check) {
 	c.Erratum("E-18", "H/log n_k in [0, 1] for n_k = 1", "0, as there is no choice", "0/0")
 }
 
-// freeEnergy is T-15 on s = [2, 1, 0] and random scores.
+// freeEnergy checks T-15 on s = [2, 1, 0] and random scores.
 func freeEnergy(c *Check) {
 	s := tt()
 	written := func(s []float64, t float64) float64 {
@@ -130,7 +130,7 @@ func freeEnergy(c *Check) {
 	c.Erratum("E-39", "the Z of F = -T log Z", "Z(T) = sum_j exp(S_j/T)", "the letter of T-8, whose Z is sum_j exp(S_j)")
 }
 
-// freeEnergyOfKernels is F = -T LSE for random scores.
+// freeEnergyOfKernels checks F = -T LSE for random scores.
 func freeEnergyOfKernels(c *Check, by bridge.Attention) {
 	for _, t := range []float64{0.5, 1, 2} {
 		s := scoresFor32(c, 3, 6)
@@ -150,7 +150,7 @@ func freeEnergyOfKernels(c *Check, by bridge.Attention) {
 	}
 }
 
-// answerTimes is x times what a kernel answered.
+// answerTimes returns x times a kernel's answer.
 func answerTimes(x float64, v bridge.Values) bridge.Values {
 	to := bridge.Values{X: new(mat.Dense), Tol: new(mat.Dense)}
 	to.X.Scale(x, v.X)
@@ -158,7 +158,7 @@ func answerTimes(x float64, v bridge.Values) bridge.Values {
 	return to
 }
 
-// energyLessEntropy is T-16 on s = [2, 1, 0] and random scores.
+// energyLessEntropy checks T-16 on s = [2, 1, 0] and random scores.
 func energyLessEntropy(c *Check) {
 	s := tt()
 	p := ratios(s, 1)
@@ -180,7 +180,7 @@ func energyLessEntropy(c *Check) {
 	c.Erratum("E-40", "free energy on the library's page", "F = -<S> - H/beta", "F = <S> - H/beta")
 }
 
-// energyOfKernels is the mean score, and F = -Mean - T H, for random scores.
+// energyOfKernels checks the mean score, and F = -Mean - T H, for random scores.
 func energyOfKernels(c *Check, by bridge.Attention) {
 	for _, t := range []float64{0.5, 1, 2} {
 		s := scoresFor32(c, 3, 6)
@@ -202,8 +202,8 @@ func energyOfKernels(c *Check, by bridge.Attention) {
 	}
 }
 
-// entropyBounds is P-21 and P-22 on random weights. That equality holds only at the ends is two
-// sharper bounds: -log max p <= H, and by Pinsker's inequality H <= log n - |p - 1/n|_1^2 / 2.
+// entropyBounds checks P-21 and P-22 on random weights. Two sharper bounds show that equality holds
+// only at the ends: -log max p <= H, and by Pinsker's inequality H <= log n - |p - 1/n|_1^2 / 2.
 func entropyBounds(c *Check) {
 	var written, ends trials
 	below, above, strict := 0.0, 0.0, true
@@ -232,7 +232,7 @@ func entropyBounds(c *Check) {
 	ends.near(c, "log n_k of equal weights, 0 of one", 4e-15)
 }
 
-// entropyListing is the paper's listing, whose eps makes the entropy of one weight of 1 negative.
+// entropyListing checks the paper's listing. Its eps makes the entropy of a single weight negative.
 func entropyListing(c *Check) {
 	const eps = 1e-12
 	listing := func(w []float64) float64 {
@@ -258,8 +258,8 @@ func entropyListing(c *Check) {
 	normalised.near(c, "and so H/log n_k", 6*eps+4e-15)
 }
 
-// variationalPrinciple is P-25 to P-28: what the functional exceeds F by, the stationary point of
-// the Lagrangian, and two descents that do not know where they should go.
+// variationalPrinciple checks P-25 to P-28: the excess of the functional over F, the stationary
+// point of the Lagrangian, and two descents that find it from elsewhere.
 func variationalPrinciple(c *Check) {
 	phi := func(a, s []float64, t float64) float64 {
 		energy, entropy := 0.0, 0.0
@@ -308,8 +308,7 @@ func variationalPrinciple(c *Check) {
 	}
 }
 
-// projectedDescent minimises the functional of P-25 by steps against its gradient, less the part of
-// it that leaves sum A = 1.
+// projectedDescent minimises the functional of P-25 by gradient steps projected onto sum A = 1.
 func projectedDescent(c *Check, s []float64, t float64) []float64 {
 	a := make([]float64, len(s))
 	floats.AddConst(1/float64(len(a)), a)

@@ -14,7 +14,7 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// jacobianOfTwo is the paper's third example.
+// jacobianOfTwo checks the paper's third example.
 func jacobianOfTwo(c *Check) {
 	s := []float64{1, 2}
 	a := ratios(s, 1)
@@ -25,7 +25,7 @@ func jacobianOfTwo(c *Check) {
 	c.NearMat("by differences", softmaxDifferences(s), j, 1e-9)
 }
 
-// writtenJacobian is J_ij = p_i (delta_ij - p_j).
+// writtenJacobian returns J_ij = p_i (delta_ij - p_j).
 func writtenJacobian(c *Check, p []float64) *mat.Dense {
 	n := len(p)
 	to := mat.NewDense(n, n, nil)
@@ -41,14 +41,14 @@ func writtenJacobian(c *Check, p []float64) *mat.Dense {
 	return to
 }
 
-// softmaxDifferences is the Jacobian of softmax at s by central differences.
+// softmaxDifferences returns the Jacobian of softmax at s by central differences.
 func softmaxDifferences(s []float64) *mat.Dense {
 	to := mat.NewDense(len(s), len(s), nil)
 	fd.Jacobian(to, func(y, x []float64) { copy(y, ratios(x, 1)) }, s, &fd.JacobianSettings{Formula: fd.Central, Step: 1e-5})
 	return to
 }
 
-// softmaxProperties is L-1.1: the listing's figures, and the three properties on random z.
+// softmaxProperties checks L-1.1: the listing's figures, and the three properties on random z.
 func softmaxProperties(c *Check) {
 	z := []float64{1, 2, 3, 4, 1}
 	stable := func(z []float64) []float64 { // as the lesson lists it
@@ -93,7 +93,7 @@ func softmaxProperties(c *Check) {
 	shifted.near(c, "any shift changes at most 4u", 4*0x1p-53)
 }
 
-// softArgmax is L-1.2: the expected index, and the curve of two scores.
+// softArgmax checks L-1.2: the expected index, and the curve of two scores.
 func softArgmax(c *Check) {
 	z := []float64{1, 2, 3, 4, 1}
 	p, mean := ratios(z, 1), 0.0
@@ -111,7 +111,7 @@ func softArgmax(c *Check) {
 	logistic.near(c, "softmax of [x, 0] is the logistic function", 1e-15)
 }
 
-// softmaxTemperature is L-1.3: figures at three temperatures, and draws.
+// softmaxTemperature checks L-1.3: figures at three temperatures, and draws.
 func softmaxTemperature(c *Check) {
 	z := []float64{1, 2, 3, 4}
 	var written trials
@@ -153,7 +153,7 @@ func softmaxTemperature(c *Check) {
 	c.Near("which is one state as its own temperature goes to 0", slices.Max(hard), 1, 0)
 }
 
-// maxCurves is the lesson's curves of how sure softmax is of 3 beside another score.
+// maxCurves checks the lesson's curves of the weight of score 3 beside another score.
 func maxCurves(c *Check) {
 	others := []float64{-2, 0, 2}
 	var logistic trials
@@ -172,8 +172,8 @@ func maxCurves(c *Check) {
 	logistic.near(c, "1/(1 + exp(-(3-x)/tau))", 1e-15)
 }
 
-// softmaxJacobian is L-1.4 on s = [1, 2, 3], on random scores by differences, and at a temperature,
-// where it carries 1/T.
+// softmaxJacobian checks L-1.4 on s = [1, 2, 3], on random scores by differences, and at a
+// temperature, where J has the factor 1/T.
 func softmaxJacobian(c *Check) {
 	p := ratios([]float64{1, 2, 3}, 1)
 	c.Printed("J of [1, 2, 3]", ".08192507 -.02203304 -.05989202 -.02203304 .18483645 -.1628034 -.05989202 -.1628034 .22269543", Flat(gibbs.Jacobian(p, 1))...)
@@ -187,8 +187,8 @@ func softmaxJacobian(c *Check) {
 	}
 }
 
-// jacobianRowSums is the lesson's first problem. The proof: sum_j p_i (delta_ij - p_j) = p_i - p_i
-// sum_j p_j = 0; and it must be so, for the weights keep their sum whatever the scores do.
+// jacobianRowSums checks the lesson's first problem: sum_j p_i (delta_ij - p_j) = p_i - p_i sum_j
+// p_j = 0. The sum must be 0 because the weights always sum to 1.
 func jacobianRowSums(c *Check) {
 	for n := 1; n <= 16; n++ {
 		p := ratios(c.Vector(n), 1)
@@ -201,8 +201,8 @@ func jacobianRowSums(c *Check) {
 	}
 }
 
-// softmaxModule holds our counterparts of the library's functions to their definitions, on masked
-// random scores.
+// softmaxModule checks our counterparts of the library's functions against their definitions, on
+// masked random scores.
 func softmaxModule(c *Check) {
 	const t = 0.7
 	raw := c.Normal(4, 5)
@@ -271,7 +271,7 @@ func softmaxModule(c *Check) {
 	libraryPage(c)
 }
 
-// hiddenRows is E-14: what becomes of a row that is hidden altogether.
+// hiddenRows checks E-14: the weights of a row without a visible key.
 func hiddenRows(c *Check) {
 	hidden := math.Inf(-1)
 	row := []float64{hidden, hidden, hidden}
@@ -287,7 +287,7 @@ func hiddenRows(c *Check) {
 	c.True("E-14: in float32, -1e9 takes up a score of 3", fill+score == fill)
 }
 
-// libraryPage is E-40: the example of the page on statistical mechanics.
+// libraryPage checks E-40: the example of the page on statistical mechanics.
 func libraryPage(c *Check) {
 	s := []float64{.9, .1, .7}
 	a, sharp := gibbs.Softmax(s, 1), gibbs.Softmax(s, 1./5)

@@ -10,7 +10,7 @@ import (
 	"attnlab/theory/calculus"
 )
 
-// gradients is the rows on the backward pass.
+// gradients returns the rows on the backward pass.
 func gradients() []Row {
 	return []Row{
 		{
@@ -27,7 +27,7 @@ func gradients() []Row {
 		{ID: "T-32", Statement: "dQ = dS K / sqrt d", Check: checkGradQ, Kernel: kernelGradQ},
 		{ID: "T-33", Statement: "dK = dS^T Q / sqrt d", Check: checkGradK, Kernel: kernelGradK},
 		{ID: "T-bwd", Statement: "the backward pass in five steps: dV, dA, dS, dQ, dK", Check: checkBackward, Kernel: kernelBackward},
-		{ID: "T-appB", Statement: "verify_gradients: dL/dQ, dL/dK and dL/dV are right, and a wrong backward pass is found out", Check: checkVerify, Kernel: kernelVerify},
+		{ID: "T-appB", Statement: "verify_gradients: dL/dQ, dL/dK and dL/dV are right, and a wrong backward pass is detected", Check: checkVerify, Kernel: kernelVerify},
 		{ID: "P-29..33", Statement: "the chain rule, and dO^ib/dV^mn = sum_j A^ij delta_m^j delta_n^b = A^im delta_n^b", Check: checkValueJacobian, Kernel: kernelGradV},
 		{ID: "P-34", Statement: "dL/dV = A^T dL/dO", Is: Alias, Of: []string{"T-26"}},
 		{ID: "P-35..37", Statement: "da_j/ds_n = a_j (1 - a_j) for n = j, -a_j a_n otherwise", Check: checkSoftmaxCases, Kernel: kernelSoftmaxCases},
@@ -51,8 +51,8 @@ const (
 	printedDV = ".64023355 .55754227 .55754227 .64023355 .80222419 .80222419"
 )
 
-// chainRule is dQ as the product of four derivatives, each from its formula, summed over every
-// index there is.
+// chainRule returns dQ as the product of four derivatives, each computed from its formula and
+// summed over all indices.
 func (b backprop) chainRule(c *Check) *mat.Dense {
 	nq, nk, d, dv := b.dims()
 	a, o := b.forward()
@@ -139,7 +139,7 @@ func kernelBackward(c *Check, at bridge.Attention) {
 	}
 }
 
-// misprinted is a backward pass with the third step as the summary has it, dS = A * (dA -
+// misprinted returns a backward pass with the third step as the summary prints it, dS = A * (dA -
 // rowsum(dA)).
 func (b backprop) misprinted() *calculus.Staged {
 	s, d := b.staged(), b.decompose()
@@ -174,8 +174,8 @@ func kernelSummary(c *Check, at bridge.Attention) {
 	}
 }
 
-// chainByScores is dL/dS_mn = sum dL/dO_ib dO_ib/dA_pj dA_pj/dS_mn. With oneRow the label i serves
-// as p too, as the notes have it, where it occurs three times.
+// chainByScores returns dL/dS_mn = sum dL/dO_ib dO_ib/dA_pj dA_pj/dS_mn. With oneRow it uses the
+// label i for p too, as the notes do; i then occurs three times.
 func (b backprop) chainByScores(c *Check, oneRow bool) *mat.Dense {
 	nq, nk, _, dv := b.dims()
 	a, o := b.forward()
@@ -218,8 +218,8 @@ func checkNotesChain(c *Check) {
 	for _, b := range []backprop{ex1Backprop(), someBackprop(c, "random", 3, 4, 2, 3)} {
 		want := b.chainByScores(c, false)
 		c.NearMat(b.name+": dS", b.staged().DS, want, 1e-13)
-		// the terms that a single label leaves out are all 0, for a weight depends on the scores of
-		// its own row alone: the notation is wrong, the number not
+		// The terms that a single label omits are all 0, because a weight depends only on the
+		// scores of its own row. The notation is wrong, but the number is right.
 		c.NearMat(b.name+": with i for both rows", b.chainByScores(c, true), want, 0)
 	}
 	c.Erratum("E-23", "labels of the chain rule", "dO^ib/dA^mn dA^mn/dS^pq: every summed index twice", "dO^ib/dA^ij dA^ij/dS^mn: i three times")

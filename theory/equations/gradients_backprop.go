@@ -11,9 +11,9 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// A backprop is a problem of the chapter on gradients: attention and a loss, to be differentiated
-// in loops over indices as the source documents have it. The loss is sum dO_ib O_ib where dO is
-// given, and squares sum O_ib^2 otherwise.
+// A backprop is a differentiable problem of the chapter on gradients: attention and a loss, in
+// loops over indices as the source documents write it. If dO is given, the loss is sum dO_ib O_ib;
+// else it is squares sum O_ib^2.
 type backprop struct {
 	name        string
 	q, k, v     *mat.Dense
@@ -22,41 +22,40 @@ type backprop struct {
 	scale, temp float64 // as in attn.Score
 	mask        attn.Mask
 	show        func(i, j int) bool // what mask shows; nil: all
-	dH, dLSE    []float64           // gradients by entropy and LSE of the rows, for withRows and ask; nil: none
+	dH, dLSE    []float64           // gradients by entropy and LSE of the rows, or nil
 }
 
-// ex1Backprop is the worked example with the loss of half the squared norm.
+// ex1Backprop returns the worked example, whose loss is half the squared norm of the output.
 func ex1Backprop() backprop {
 	q, k, v := ex1()
 	return backprop{name: "EX1", q: q, k: k, v: v}
 }
 
-// someBackprop is a random problem with a random gradient by its output.
+// someBackprop returns a random problem with a random gradient by its output.
 func someBackprop(c *Check, name string, nq, nk, d, dv int) backprop {
 	return backprop{name: name, q: c.Normal(nq, d), k: c.Normal(nk, d), v: c.Normal(nk, dv), dO: c.Normal(nq, dv)}
 }
 
-// causal is the problem under a causal mask: the last query stands on the last key.
+// causal returns the problem under a causal mask that aligns the last query with the last key.
 func (b backprop) causal() backprop {
 	nq, nk, _, _ := b.dims()
 	b.mask, b.show = attn.Causal(), func(i, j int) bool { return j <= nk-nq+i }
 	return b
 }
 
-// masked is the problem under a mask of its own.
+// masked returns the problem under a given mask.
 func (b backprop) masked(show func(i, j int) bool) backprop {
 	b.mask, b.show = attn.Full().With(attn.BoolBitmap), show
 	return b
 }
 
-// heated is the problem at a temperature.
+// heated returns the problem at a given temperature.
 func (b backprop) heated(temp float64) backprop {
 	b.temp = temp
 	return b
 }
 
-// single is the problem on numbers that a kernel can be given, the gradient by the output among
-// them.
+// single returns the problem with all operands rounded to float32.
 func (b backprop) single() backprop {
 	b.q, b.k, b.v = bridge.Float32(b.q), bridge.Float32(b.k), bridge.Float32(b.v)
 	_, o := b.forward()
@@ -64,7 +63,7 @@ func (b backprop) single() backprop {
 	return b
 }
 
-// backpropCases are the shapes, masks and temperatures that gradients are looked at in.
+// backpropCases returns problems of several shapes, masks and temperatures.
 func backpropCases(c *Check) []backprop {
 	sees := make(map[[2]int]bool)
 	for i := range 4 {
@@ -104,8 +103,8 @@ func (b backprop) temperature() float64 {
 	return 1
 }
 
-// forward is A_ij = exp(S_ij/T) / sum_j exp(S_ij/T) with S_ij = scale sum_a Q_ia K_ja, and O_ib =
-// sum_j A_ij V_jb.
+// forward returns A_ij = exp(S_ij/T) / sum_j exp(S_ij/T) with S_ij = scale sum_a Q_ia K_ja, and
+// O_ib = sum_j A_ij V_jb.
 func (b backprop) forward() (a, o *mat.Dense) {
 	nq, nk, _, dv := b.dims()
 	a, o = mat.NewDense(nq, nk, nil), mat.NewDense(nq, dv, nil)
@@ -135,7 +134,7 @@ func (b backprop) forward() (a, o *mat.Dense) {
 	return a, o
 }
 
-// upstream is dO.
+// upstream returns dO.
 func (b backprop) upstream(o *mat.Dense) *mat.Dense {
 	if b.dO != nil {
 		return b.dO
@@ -145,7 +144,7 @@ func (b backprop) upstream(o *mat.Dense) *mat.Dense {
 	return &to
 }
 
-// coefficient is that of the squares.
+// coefficient returns the coefficient of the squares.
 func (b backprop) coefficient() float64 {
 	if b.squares != 0 {
 		return b.squares
@@ -153,7 +152,7 @@ func (b backprop) coefficient() float64 {
 	return 0.5
 }
 
-// loss is what is differentiated.
+// loss returns the loss.
 func (b backprop) loss() float64 {
 	_, o := b.forward()
 	total := 0.0
@@ -167,7 +166,7 @@ func (b backprop) loss() float64 {
 	return total
 }
 
-// differences is the gradients by central differences of step h.
+// differences returns the gradients by central differences of step h.
 func (b backprop) differences(h float64) calculus.Gradients {
 	by := func(x *mat.Dense, put func(b *backprop, x *mat.Dense)) *mat.Dense {
 		return calculus.NumericalGradient(func(x *mat.Dense) float64 {
@@ -183,9 +182,10 @@ func (b backprop) differences(h float64) calculus.Gradients {
 	}
 }
 
-// five is the backward pass of the source documents in its five steps:
+// five returns the five steps of the source documents' backward pass:
 //
-//	dV_jb = sum_i A_ij dO_ib    dA_ij = sum_b dO_ib V_jb    dS_ij = A_ij (dA_ij - sum_k A_ik dA_ik) / T
+//	dV_jb = sum_i A_ij dO_ib    dA_ij = sum_b dO_ib V_jb
+//	dS_ij = A_ij (dA_ij - sum_k A_ik dA_ik) / T
 //	dQ_ia = scale sum_j dS_ij K_ja    dK_ja = scale sum_i dS_ij Q_ia
 func (b backprop) five(c *Check) *calculus.Staged {
 	nq, nk, d, dv := b.dims()
@@ -221,7 +221,7 @@ func (b backprop) five(c *Check) *calculus.Staged {
 	return s
 }
 
-// byScores is dS, without marks: what the steps after it begin with.
+// byScores returns dS without marking ingredients. Later steps begin with it.
 func (b backprop) byScores() *mat.Dense {
 	nq, nk, _, _ := b.dims()
 	a, o := b.forward()
@@ -239,18 +239,18 @@ func (b backprop) byScores() *mat.Dense {
 	return dS
 }
 
-// decompose is the forward pass as package scorers has it.
+// decompose returns the forward pass computed by package scorers.
 func (b backprop) decompose() *scorers.Decomposition {
 	return scorers.Attend(scorers.Dot{Scale: b.scale}, b.q, b.k, b.v, scorers.Options{Mask: b.show, Temp: b.temp})
 }
 
-// staged is the backward pass as package calculus has it.
+// staged returns the backward pass computed by package calculus.
 func (b backprop) staged() *calculus.Staged {
 	d := b.decompose()
 	return calculus.Backward(d, b.q, b.k, b.v, b.scale, b.upstream(d.Output))
 }
 
-// ask asks an Attention for the gradients. The numbers of the problem are to be those of float32.
+// ask returns an Attention's gradients. The operands must be exact in float32.
 func (b backprop) ask(c *Check, at bridge.Attention) *bridge.Answer {
 	nq, nk, _, _ := b.dims()
 	call := bridge.Call{Q: b.q, K: b.k, V: b.v, DO: b.dO, Problem: attn.Problem{Mask: b.mask, Score: attn.Score{Scale: b.scale, Temp: b.temp}}}
@@ -283,21 +283,20 @@ func nearStages(c *Check, what string, got, want *calculus.Staged, bound float64
 	c.NearMat(what+": dK", got.DK, want.DK, bound)
 }
 
-// tolerableGradients demands that what an Attention answered is the gradients, within the error of
-// float32.
+// tolerableGradients demands that an Attention's gradients are want, within the error of float32.
 func tolerableGradients(c *Check, what string, ans *bridge.Answer, want calculus.Gradients) {
 	c.Tolerable(what+": dQ", ans.DQ, want.DQ, gradNoise)
 	c.Tolerable(what+": dK", ans.DK, want.DK, gradNoise)
 	c.Tolerable(what+": dV", ans.DV, want.DV, gradNoise)
 }
 
-// gradNoise is what a float64 sum of a few numbers near 1 may be off by.
+// gradNoise is the error that a float64 sum of a few numbers near 1 may have.
 const gradNoise = 1e-14
 
-// gradAdd adds to an element.
+// gradAdd adds x to an element.
 func gradAdd(m *mat.Dense, i, j int, x float64) { m.Set(i, j, m.At(i, j)+x) }
 
-// gradUnit is the n by n unit matrix.
+// gradUnit returns the n by n identity matrix.
 func gradUnit(n int) *mat.Dense {
 	m := mat.NewDense(n, n, nil)
 	for i := range n {
@@ -306,7 +305,7 @@ func gradUnit(n int) *mat.Dense {
 	return m
 }
 
-// gradDelta is 1 where two indices are equal, and 0 elsewhere.
+// gradDelta returns 1 where two indices are equal, and 0 elsewhere.
 func gradDelta(i, j int) float64 {
 	if i == j {
 		return 1
@@ -314,8 +313,8 @@ func gradDelta(i, j int) float64 {
 	return 0
 }
 
-// gradSize is the size of the largest number of some matrices, at least 1: what an error is small
-// against.
+// gradSize returns the largest absolute element of some matrices, or 1 if that is less. Errors are
+// relative to it.
 func gradSize(ms ...*mat.Dense) float64 {
 	size := 1.0
 	for _, m := range ms {

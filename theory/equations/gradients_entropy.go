@@ -13,7 +13,7 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// entropySlope is dH/dS_j = -A_j (log A_j + H) / T.
+// entropySlope returns dH/dS_j = -A_j (log A_j + H) / T.
 func entropySlope(c *Check, p []float64, t float64) []float64 {
 	h, to := 0.0, make([]float64, len(p))
 	for _, x := range p {
@@ -61,8 +61,9 @@ func checkEntropyPenalty(c *Check) {
 	checkLearnedMetric(c)
 }
 
-// withRows is dS of a loss that also has the entropies and the LSE of the rows, each times a number
-// of its own. The free energy is -T LSE: its gradient by the scores is minus the weights.
+// withRows returns dS of a loss that also contains the entropy and the LSE of each row, times the
+// factors dH and dLSE. The free energy is -T LSE, so its gradient by the scores is minus the
+// weights.
 func (b backprop) withRows(c *Check) *mat.Dense {
 	dS := b.byScores()
 	a, _ := b.forward()
@@ -74,8 +75,8 @@ func (b backprop) withRows(c *Check) *mat.Dense {
 	return dS
 }
 
-// checkLearnedMetric learns a metric g = W^T W end to end: L = sum (O - Y)^2 / 2 by W, through
-// dL/dg = G and dW = W (G + G^T).
+// checkLearnedMetric checks the gradient of a learned metric g = W^T W from end to end. The loss is
+// L = sum (O - Y)^2 / 2, and dW = W (G + G^T) with G = dL/dg.
 func checkLearnedMetric(c *Check) {
 	q, k, v, target := c.Normal(5, 3), c.Normal(6, 3), c.Normal(6, 2), c.Normal(5, 2)
 	forward := func(w *mat.Dense) (d *scorers.Decomposition, g, dO *mat.Dense, loss float64) {

@@ -12,7 +12,7 @@ import (
 	"attnlab/theory/gibbs"
 )
 
-// gradJacobian is A_j (delta_jn - A_n) / T of one row of weights.
+// gradJacobian returns A_j (delta_jn - A_n) / T of one row of weights.
 func gradJacobian(c *Check, p []float64, t float64) *mat.Dense {
 	minus, rate := c.Sign("minus", 1), c.Factor("1/T", 1/t)
 	to := mat.NewDense(len(p), len(p), nil)
@@ -24,7 +24,7 @@ func gradJacobian(c *Check, p []float64, t float64) *mat.Dense {
 	return to
 }
 
-// gradSums is the sums of the rows of a matrix, and of its columns.
+// gradSums returns the row sums of a matrix followed by its column sums.
 func gradSums(m mat.Matrix) []float64 {
 	rows, cols := m.Dims()
 	to := make([]float64, 0, rows+cols)
@@ -64,15 +64,16 @@ func checkSoftmaxJacobian(c *Check) {
 	}
 }
 
-// throughScores is a problem whose scores are given: keys are the unit vectors and nothing scales,
-// so scores are queries, and dQ is dS.
+// throughScores returns a problem with the given scores. Keys are the unit vectors and the scale is
+// 1, so scores are queries and dQ is dS.
 func throughScores(name string, scores, v, dO *mat.Dense) backprop {
 	_, nk := scores.Dims()
 	return backprop{name: name, q: scores, k: gradUnit(nk), v: v, dO: dO, scale: 1}
 }
 
-// jacobianOf asks an Attention for the Jacobian of the softmax. With unit vectors as values the
-// output is the weights, and with the n-th one as gradient by the output, dS is row n.
+// jacobianOf checks the Jacobian of the softmax as computed by an Attention. With unit vectors as
+// values the output is the weights. With the n-th unit vector as gradient by the output, dS is row
+// n.
 func jacobianOf(c *Check, at bridge.Attention, s []float64, t float64, want *mat.Dense) {
 	for n := range s {
 		dO := mat.NewDense(1, len(s), nil)
@@ -90,7 +91,7 @@ func kernelSoftmaxJacobian(c *Check, at bridge.Attention) {
 	}
 }
 
-// gradScores is dS = A * (dA - rowsum(A * dA)) / T.
+// gradScores returns dS = A * (dA - rowsum(A * dA)) / T.
 func (b backprop) gradScores(c *Check) *mat.Dense {
 	nq, nk, _, _ := b.dims()
 	a, o := b.forward()
@@ -138,6 +139,10 @@ func kernelGradSoftmax(c *Check, at bridge.Attention) {
 	}
 }
 
+// softmaxCases returns the Jacobian as the proof derives it. With a_j = e_j / Z and e_j = exp(s_j),
+// the quotient rule gives
+//
+//	da_j/ds_n = (delta_jn e_j Z - e_j e_n) / Z^2
 func softmaxCases(c *Check, s []float64) *mat.Dense {
 	minus := c.Sign("minus", 1)
 	z := 0.0
@@ -184,7 +189,8 @@ func kernelSoftmaxCases(c *Check, at bridge.Attention) {
 	jacobianOf(c, at, []float64{1, 2}, 1, softmaxCases(c, []float64{1, 2}))
 }
 
-// throughJacobian is dS_in = sum_j dA_ij A_ij (delta_jn - A_in), before anything is simplified.
+// throughJacobian returns dS_in = sum_j dA_ij A_ij (delta_jn - A_in), the form before
+// simplification.
 func (b backprop) throughJacobian(c *Check) *mat.Dense {
 	nq, nk, _, _ := b.dims()
 	a, o := b.forward()
@@ -209,7 +215,7 @@ func checkSoftmaxProof(c *Check) {
 		size := gradSize(s.DA)
 		c.NearMat(b.name+": simplified", s.DS, want, 1e-14*size)
 		c.NearMat(b.name+": through the Jacobian", calculus.WeightsByScores(d.Weights, 1).Pull(s.DA), want, 1e-14*size)
-		// a number added to a row of dA changes nothing, as the weights of a row keep their sum
+		// Adding a number to a row of dA changes nothing, because the weights of a row sum to 1.
 		shifted := mat.DenseCopyOf(s.DA)
 		shifted.Apply(func(i, _ int, x float64) float64 { return x + float64(i+1) }, shifted)
 		c.NearMat(b.name+": with a shifted dA", calculus.GradSoftmax(d.Weights, shifted, 1), want, 1e-14*(size+float64(nq)))
@@ -217,10 +223,11 @@ func checkSoftmaxProof(c *Check) {
 }
 
 func kernelSoftmaxProof(c *Check, at bridge.Attention) {
-	// the same row added to every value moves every output alike and no weight's worth against the
-	// others: dQ and dK stay
+	// Adding the same row to every value adds it to every output, whatever the weights: dQ and dK
+	// do not change.
 	b := someBackprop(c, "values moved alike", 4, 6, 3, 2)
-	b.v.Apply(func(_, _ int, x float64) float64 { return math.Round(64*x) / 64 }, b.v) // so that a sum with whole numbers is exact
+	// Multiples of 1/64 make a sum with integers exact.
+	b.v.Apply(func(_, _ int, x float64) float64 { return math.Round(64*x) / 64 }, b.v)
 	b = b.single()
 	dS := b.throughJacobian(c)
 	before := calculus.Gradients{DQ: calculus.GradQ(dS, b.k, 0), DK: calculus.GradK(dS, b.q, 0)}

@@ -41,8 +41,8 @@ func checkGradA(c *Check) {
 	for _, b := range append(backpropCases(c), ex1Backprop()) {
 		_, o := b.forward()
 		c.NearMat(b.name, calculus.GradA(b.upstream(o), b.v), dA(b), 1e-13)
-		// the weights moved by any small amount move the loss, which is linear in them, by as much
-		// as dA says
+		// The loss is linear in the weights: a change of the weights changes it by exactly what dA
+		// gives.
 		if nq, nk, _, _ := b.dims(); b.dO != nil {
 			move, moved := c.Normal(nq, nk), new(mat.Dense)
 			moved.Mul(move, b.v)
@@ -51,7 +51,7 @@ func checkGradA(c *Check) {
 	}
 }
 
-// gradValues is dV_jb = sum_i A_ij dO_ib.
+// gradValues returns dV_jb = sum_i A_ij dO_ib.
 func (b backprop) gradValues(c *Check) *mat.Dense {
 	nq, nk, _, dv := b.dims()
 	a, o := b.forward()
@@ -93,7 +93,7 @@ func checkScoreJacobians(c *Check) {
 	c.NearMat("dS/dK by differences", calculus.NumericalJacobian(func(k *mat.Dense) mat.Matrix { return scorers.Dot{}.Scores(q, k) }, k, 0).Matrix, byKeys.Matrix, 1e-8)
 }
 
-// gradQueries is dQ_ia = scale sum_j dS_ij K_ja.
+// gradQueries returns dQ_ia = scale sum_j dS_ij K_ja.
 func (b backprop) gradQueries(c *Check) *mat.Dense {
 	nq, nk, d, _ := b.dims()
 	dS, to := b.byScores(), mat.NewDense(nq, d, nil)
@@ -124,7 +124,7 @@ func kernelGradQ(c *Check, at bridge.Attention) {
 	}
 }
 
-// gradKeys is dK_ja = scale sum_i dS_ij Q_ia.
+// gradKeys returns dK_ja = scale sum_i dS_ij Q_ia.
 func (b backprop) gradKeys(c *Check) *mat.Dense {
 	nq, nk, d, _ := b.dims()
 	dS, to := b.byScores(), mat.NewDense(nk, d, nil)
@@ -156,8 +156,8 @@ func kernelGradK(c *Check, at bridge.Attention) {
 }
 
 func checkValueJacobian(c *Check) {
-	// dV_mn = sum_ib dO_ib dO_ib/dV_mn, the derivative being sum_j A_ij delta_mj delta_nb; or
-	// delta_mi, as it is printed
+	// dV_mn = sum_ib dO_ib dO_ib/dV_mn. The derivative is sum_j A_ij delta_mj delta_nb; the
+	// misprint has delta_mi.
 	contracted := func(b backprop, misprint bool) *mat.Dense {
 		nq, nk, _, dv := b.dims()
 		a, o := b.forward()
@@ -193,8 +193,3 @@ func checkValueJacobian(c *Check) {
 	c.Printed("E-04: which is what the printed formula gives", "1.20333628", contracted(ex1Backprop(), true).At(0, 0))
 	c.Erratum("E-04", "equation 33", "A^ij delta_m^j delta_n^b = A^im delta_n^b", "A^ij delta_m^i delta_n^b = A^im delta_n^b")
 }
-
-// softmaxCases is the Jacobian as the proof has it, by the quotient rule: a_j = e_j / Z with e_j =
-// exp(s_j), so that
-//
-//	da_j/ds_n = (delta_jn e_j Z - e_j e_n) / Z^2

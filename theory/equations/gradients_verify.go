@@ -12,7 +12,8 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// wrongBackprops are backward passes with a mistake, and what they still have right.
+// wrongBackprops are backward passes with one mistake each, and the gradients that they still
+// compute right.
 var wrongBackprops = []struct {
 	name   string
 	right  string // of "QKV"
@@ -79,13 +80,13 @@ func kernelVerify(c *Check, at bridge.Attention) {
 	}
 }
 
-// ofSquares is the problem with the loss sum O^2.
+// ofSquares returns the problem with the loss sum O^2.
 func (b backprop) ofSquares() backprop {
 	b.dO, b.squares = nil, 1
 	return b
 }
 
-// upstreamOfSquares is dO = 2 O.
+// upstreamOfSquares returns dO = 2 O.
 func (b backprop) upstreamOfSquares(c *Check) *mat.Dense {
 	_, o := b.forward()
 	o.Scale(c.Factor("2 of dO", 2), o)
@@ -107,15 +108,17 @@ func checkNumerical(c *Check) {
 	b = someBackprop(c, "10 by 64, 20 by 64", 10, 20, 64, 64).ofSquares()
 	d = b.decompose()
 	s = calculus.Backward(d, b.q, b.k, b.v, 0, b.upstreamOfSquares(c))
-	differences := b.differences(0) // by 6e-6, the step of package fd: the loss is in the hundreds, and its last place over 1e-6 would be all of 1e-7
+	// The step is 6e-6, that of package fd. The loss is in the hundreds: with a step of 1e-6, its
+	// last place would make an error of 1e-7.
+	differences := b.differences(0)
 	c.NearMat(b.name+": dQ", s.DQ, differences.DQ, 1e-7)
 	c.NearMat(b.name+": dK", s.DK, differences.DK, 1e-7)
 	c.NearMat(b.name+": dV", s.DV, differences.DV, 1e-7)
 	checkSteps(c)
 }
 
-// checkSteps is erratum E-16: which step a float32 gradient check wants, and what one of 1e-5 can
-// tell.
+// checkSteps checks erratum E-16: the best step for a gradient check in float32, and what a step of
+// 1e-5 can detect.
 func checkSteps(c *Check) {
 	const unit32 = 1.0 / (1 << 24)
 	best := calculus.BestStep(unit32)
@@ -154,7 +157,7 @@ func checkGradientsModule(c *Check) {
 	b := someBackprop(c, "random", 3, 5, 4, 2)
 	d, want := b.decompose(), b.five(c)
 	// grad_output_wrt_V, grad_output_wrt_A, grad_softmax, grad_scores_wrt_Q, grad_scores_wrt_K:
-	// each from the stage before
+	// each takes the result of the stage before it.
 	dA := calculus.GradA(b.dO, b.v)
 	dS := calculus.GradSoftmax(d.Weights, dA, 1)
 	nearStages(c, "the five functions one after the other", &calculus.Staged{
@@ -172,8 +175,8 @@ func checkGradientsModule(c *Check) {
 	checkFlow(c, b, d)
 }
 
-// checkFlow is gradient_flow_analysis: the norms of all intermediates, and how much of a gradient
-// the softmax lets through.
+// checkFlow checks gradient_flow_analysis: the norms of all intermediates, and the fraction of a
+// gradient that passes the softmax.
 func checkFlow(c *Check, b backprop, d *scorers.Decomposition) {
 	f := calculus.GradientFlow(d, b.q, b.k, b.v, 0, b.dO)
 	want := b.five(c)
@@ -189,7 +192,7 @@ func checkFlow(c *Check, b backprop, d *scorers.Decomposition) {
 		c.Near("norm of "+m.name, f.Norm(m.name).Frobenius, math.Sqrt(squares), 1e-12)
 		c.Near("largest of "+m.name, f.Norm(m.name).Max, largest, 1e-12)
 	}
-	// two keys of even weight whose gradients are opposite: all that ever comes through
+	// The gain of a softmax is largest for two keys of equal weight with opposite gradients.
 	half := c.Factor("1/2", 0.5)
 	for _, t := range []float64{0.5, 1, 2} {
 		e := backprop{q: Rows([]float64{1}), k: Rows([]float64{1}, []float64{1}), v: Rows([]float64{1}, []float64{-1}), dO: Rows([]float64{1}), temp: t}
@@ -204,12 +207,15 @@ func checkFlow(c *Check, b backprop, d *scorers.Decomposition) {
 	}
 }
 
-// kernelDifference asks an Attention whether its own outputs move as its own gradients say: no
-// definition takes part but in the tolerance.
+// kernelDifference checks an Attention's gradients against differences of its own outputs. The
+// definition only provides the tolerance.
 func kernelDifference(c *Check, at bridge.Attention) {
-	const h = 1.0 / 16 // exact, and far above the rounding of an output; the third derivative is taken out by two steps
+	// The step is exact and far above the rounding of an output. Two steps eliminate the third
+	// derivative.
+	const h = 1.0 / 16
 	b := someBackprop(c, "", 3, 4, 2, 2).single()
-	b.q.Apply(func(_, _ int, x float64) float64 { return math.Round(64*x) / 64 }, b.q) // so that a moved query is exact
+	// Multiples of 1/64 make the moved queries exact.
+	b.q.Apply(func(_, _ int, x float64) float64 { return math.Round(64*x) / 64 }, b.q)
 	sign := c.Sign("sum dO * O", 1)
 	grad := b.ask(c, at)
 	loss := func(i, e int, move float64) (x, tol float64) {
@@ -226,8 +232,8 @@ func kernelDifference(c *Check, at bridge.Attention) {
 	}
 	for i := range 3 {
 		for e := range 2 {
-			// central differences by h and h/2, extrapolated: (4 D(h/2) - D(h)) / 3 is off by h^4
-			// times the fifth derivative, over 480
+			// Central differences with steps h and h/2, extrapolated: the error of (4 D(h/2) -
+			// D(h)) / 3 is h^4 / 480 times the fifth derivative.
 			up, t1 := loss(i, e, h)
 			down, t2 := loss(i, e, -h)
 			halfUp, t3 := loss(i, e, h/2)

@@ -12,13 +12,13 @@ import (
 	"attnlab/theory/scorers"
 )
 
-// sharing is the number of key heads that four query heads have: one each, one for two of them, one
-// for all.
+// sharing lists the numbers of key heads for four query heads: one each, one for every two, one for
+// all.
 var sharing = []int{4, 2, 1}
 
 const queryHeads = 4
 
-// keyHead is the key head that query head h shares with its neighbours.
+// keyHead returns the key head of query head h.
 func keyHead(c *Check, h, keyHeads int) int {
 	return c.Index("key head", h/(queryHeads/keyHeads), keyHeads)
 }
@@ -47,7 +47,7 @@ func heads(c *Check) {
 	}
 }
 
-// headsAsked demands that a head among others is, bit by bit, that head alone.
+// headsAsked checks that a head computed with others has the same bits as that head computed alone.
 func headsAsked(c *Check, a bridge.Attention) {
 	const nq, nk, d, dv = 6, 11, 8, 5
 	for _, keyHeads := range sharing {
@@ -69,7 +69,7 @@ func headsAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// filled is an operand of several heads, one after the other in each row.
+// filled returns a random operand of several heads, which are interleaved in each row.
 func filled(c *Check, rows, heads, cols int) attn.Tensor {
 	t := attn.New(attn.BSHD, 1, rows, heads, cols)
 	for i := range t.Data {
@@ -78,14 +78,14 @@ func filled(c *Check, rows, heads, cols int) attn.Tensor {
 	return t
 }
 
-// oneHead is the rows of one head.
+// oneHead returns the rows of one head as a matrix.
 func oneHead(t *attn.Tensor, h int) *mat.Dense {
 	m := mat.NewDense(t.S, t.D, nil)
 	m.Apply(func(i, b int, _ float64) float64 { return float64(t.Row(0, i, h)[b]) }, m)
 	return m
 }
 
-// manyHeads answers a problem of several heads, head by head.
+// manyHeads returns the output of each head of a problem with several heads.
 func manyHeads(c *Check, a bridge.Attention, p attn.Problem, args *attn.Args) []*mat.Dense {
 	outs := make([]*mat.Dense, p.HeadsQ)
 	if a.Kernel() == nil {

@@ -13,12 +13,12 @@ import (
 	"attnlab/theory/hopfield"
 )
 
-// memories is the rows on Hopfield memories.
+// memories returns the rows on Hopfield memories.
 func memories() []Row {
 	return []Row{
 		{ID: "T-50", Statement: "W_ij = 1/N sum_mu P_mui P_muj", Check: hebbsRule},
 		{
-			ID: "T-51", Statement: "E(x) = -1/2 sum_ij W_ij x_i x_j; x_i <- sign(sum_j W_ij x_j), one after another, never raises it; stored patterns stay",
+			ID: "T-51", Statement: "E(x) = -1/2 sum_ij W_ij x_i x_j; x_i <- sign(sum_j W_ij x_j), one spin at a time, never raises it; stored patterns stay",
 			Check: classicalDynamics,
 		},
 		{ID: "T-cap", Statement: "a classical network of N spins recalls about 0.14 N random patterns", Check: classicalCapacity},
@@ -31,16 +31,16 @@ func memories() []Row {
 			Check: modernUpdate, Kernel: modernUpdateThroughKernel,
 		},
 		{
-			ID: "T-mcap", Statement: "capacity exp(d/2); what is proven: sqrt(p) c^((d-1)/4) patterns on a sphere of radius K sqrt(d-1), with probability 1-p",
+			ID: "T-mcap", Statement: "capacity exp(d/2); proven are sqrt(p) c^((d-1)/4) patterns on a sphere of radius K sqrt(d-1), with probability 1-p",
 			Check: modernCapacity, Kernel: modernCapacityThroughKernel,
 		},
 		{ID: "P-59,60", Statement: "W = 1/N sum_mu P_mu P_mu^T, E(x) = -1/2 x^T W x; M <= 0.14 N", Is: Alias, Of: []string{"T-50", "T-51", "T-cap"}},
 		{
-			ID: "P-61..64", Statement: "y = V^T softmax(beta K x), with values of their own; dE/dx = x - K^T softmax(beta K x)",
+			ID: "P-61..64", Statement: "y = V^T softmax(beta K x), with separate values; dE/dx = x - K^T softmax(beta K x)",
 			Check: heteroAssociation, Kernel: heteroAssociationThroughKernel,
 		},
 		{
-			ID: "P-65,66", Statement: "p_i >= 1/(1 + (M-1) exp(-beta Delta_i)), Delta_i being how far overlap i is above the others",
+			ID: "P-65,66", Statement: "p_i >= 1/(1 + (M-1) exp(-beta Delta_i)), where Delta_i is the margin of overlap i over the others",
 			Check: separation, Kernel: separationThroughKernel,
 		},
 		{ID: "P-7.4", Statement: "queries, keys, values, weights, scale and output, in the words of Hopfield networks", Is: Prose, Of: []string{"package theory/hopfield"}},
@@ -52,10 +52,10 @@ func memories() []Row {
 	}
 }
 
-// twoPatterns is the documents' classical example: a pattern and its opposite.
+// twoPatterns returns the documents' classical example: a pattern and its negative.
 func twoPatterns() *mat.Dense { return Rows([]float64{1, 1, -1, -1}, []float64{-1, -1, 1, 1}) }
 
-// basis is the first n unit vectors in d dimensions.
+// basis returns the first n unit vectors in d dimensions.
 func basis(n, d int) *mat.Dense {
 	m := mat.NewDense(n, d, nil)
 	for i := range n {
@@ -64,7 +64,7 @@ func basis(n, d int) *mat.Dense {
 	return m
 }
 
-// network stores patterns in a classical network.
+// network returns a classical network that stores the patterns.
 func (c *Check) network(patterns mat.Matrix, diagonal bool) *hopfield.Classical {
 	net, err := hopfield.Hebb(patterns)
 	c.Must(err)
@@ -74,7 +74,7 @@ func (c *Check) network(patterns mat.Matrix, diagonal bool) *hopfield.Classical 
 	return net.WithoutDiagonal()
 }
 
-// memory stores patterns in a modern network.
+// memory returns a modern network that stores the patterns.
 func (c *Check) memory(keys, values mat.Matrix, beta float64) *hopfield.Modern {
 	m, err := hopfield.NewModern(keys, values, beta)
 	c.Must(err)
@@ -113,7 +113,7 @@ func hebbsRule(c *Check) {
 }
 
 func classicalDynamics(c *Check) {
-	// coupling is N W_ij, a whole number.
+	// coupling is N W_ij, an integer.
 	coupling := func(p mat.Matrix, diagonal bool, i, j int) float64 {
 		m, _ := p.Dims()
 		sum := 0.0
@@ -208,7 +208,7 @@ func classicalDynamics(c *Check) {
 }
 
 func classicalCapacity(c *Check) {
-	// A bit of a stored pattern is wrong where the votes of the other spins, of all patterns, are
+	// A bit of a stored pattern is unstable where the sum over the other spins of all patterns is
 	// against it.
 	p := hopfield.Spins(c.Rand, 20, 60)
 	net := c.network(p, false)
@@ -259,7 +259,7 @@ func classicalCapacity(c *Check) {
 	c.Refutes("E-07b", "M/N, N = 64, most patterns recalled without a wrong bit", "0.14", capacity.MostExact/64)
 	c.Refutes("E-07b", "M/N, N = 64, all patterns recalled without a wrong bit", "0.14", capacity.AllExact/64)
 
-	// Stable states are not the patterns alone.
+	// Other states than the patterns are stable too.
 	p = hopfield.Spins(c.Rand, 3, n)
 	net = c.network(p, false)
 	opposite, mixture := make([]float64, n), make([]float64, n)
@@ -271,7 +271,7 @@ func classicalCapacity(c *Check) {
 	c.NearAll("a mixture of three patterns stays", net.Synchronous(mixture), mixture, 0)
 }
 
-// overlapsOf is beta K x, element by element.
+// overlapsOf returns beta K x.
 func overlapsOf(k mat.Matrix, x []float64, beta float64) []float64 {
 	m, _ := k.Dims()
 	s := make([]float64, m)
@@ -283,7 +283,7 @@ func overlapsOf(k mat.Matrix, x []float64, beta float64) []float64 {
 	return s
 }
 
-// lseOf is log sum_j exp(s_j).
+// lseOf returns log sum_j exp(s_j).
 func lseOf(s []float64) float64 {
 	top, z := floats.Max(s), 0.0
 	for _, x := range s {
@@ -292,7 +292,7 @@ func lseOf(s []float64) float64 {
 	return top + math.Log(z)
 }
 
-// weightsOf is softmax(beta K x).
+// weightsOf returns softmax(beta K x).
 func weightsOf(k mat.Matrix, x []float64, beta float64) []float64 {
 	s := overlapsOf(k, x, beta)
 	lse := lseOf(s)
@@ -302,7 +302,7 @@ func weightsOf(k mat.Matrix, x []float64, beta float64) []float64 {
 	return s
 }
 
-// rowsTo is sum_j p_j of the rows.
+// rowsTo returns the sum of the rows, weighted by p_j.
 func rowsTo(p []float64, rows mat.Matrix) []float64 {
 	_, d := rows.Dims()
 	to := make([]float64, d)
@@ -378,8 +378,7 @@ func modernEnergyThroughKernel(c *Check, a bridge.Attention) {
 		state, next := x.RawRowView(i), ans.O.X.RawRowView(i)
 		lse.Set(i, 0, beta*(floats.Dot(state, state)*c.Factor("one half", .5)-m.Energy(state)))
 
-		// The update that the kernel made may be off by its tolerance, along what is left of the
-		// slope.
+		// The kernel's update has an error within its tolerance, times the remaining slope.
 		off := floats.Norm(ans.O.Tol.RawRowView(i), 2)
 		slope := floats.Norm(m.Gradient(next), 2) + floats.Distance(next, state, 2) + off
 		step := floats.Distance(next, state, 2)
@@ -447,8 +446,8 @@ func modernUpdateThroughKernel(c *Check, a bridge.Attention) {
 	}
 	c.Tolerable("five states in one call", got, want, 1e-14)
 
-	// A tolerance of 2e-5 is between the two steps, 9e-5 and 1e-7, whatever a float32 may add to
-	// them.
+	// A tolerance of 2e-5 lies between the two steps, 9e-5 and 1e-7, with room for the rounding of
+	// float32.
 	m = c.memory(basis(3, 4), nil, 10)
 	all, err := m.Retrieve(a, basis(1, 4), hopfield.Limit{Iterations: 10, Tolerance: 2e-5})
 	c.Must(err)
@@ -505,7 +504,8 @@ func modernCapacity(c *Check) {
 	c.Printed("2^(d/2), binary patterns, d = 20", "1024", hopfield.BinaryExponential(20))
 	c.Erratum("E-07", "a comment of the library", "at least sqrt(p) c^((d-1)/4) is proven", "O(d^(d/2))")
 
-	// Both sides of exp(10) = 22026: the sphere and beta decide, and exp(d/2) knows of neither.
+	// Both sides of exp(10) = 22026: the radius of the sphere and beta decide, and exp(d/2) depends
+	// on neither.
 	for _, x := range []struct{ k, least, most float64 }{{3, 1, 1}, {.5, 0, 0}} {
 		r, err := hopfield.SphereTrial{Dim: 20, Radius: x.k * math.Sqrt(19), Beta: 1, Probes: 20}.Run(bridge.Attention{}, c.Rand, 2000)
 		c.Must(err)
@@ -552,8 +552,8 @@ func heteroAssociation(c *Check) {
 		slope := fd.Gradient(nil, m.Energy, x, &fd.Settings{Formula: fd.Central})
 		c.NearAll("dE/dx against central differences", slope, gradient(k, x, beta), 1e-8*(1+beta*beta))
 
-		// A map is a gradient where its Jacobian is symmetric. With the keys as values this one is;
-		// with others it is not, so no energy can have it.
+		// A map is a gradient where its Jacobian is symmetric. It is symmetric with the keys as
+		// values, but not with other values: then no energy has this map as its gradient.
 		jacobian := func(m *hopfield.Modern) *mat.Dense {
 			j := mat.NewDense(3, 3, nil)
 			fd.Jacobian(j, func(y, x []float64) { copy(y, m.Read(x)) }, x, &fd.JacobianSettings{Formula: fd.Central})
@@ -569,8 +569,8 @@ func heteroAssociation(c *Check) {
 	}
 	c.True("the Jacobian is not symmetric with other values", lopsided > .1)
 
-	// At the fixed point (1,0) of the one pattern (1,0), the gradient of the energy as it is
-	// printed, x - beta K^T softmax(beta K x), is not 0.
+	// At the fixed point (1,0) of the single pattern (1,0), the printed energy's gradient x - beta
+	// K^T softmax(beta K x) is not 0.
 	m := c.memory(Rows([]float64{1, 0}), nil, 4)
 	fixed := []float64{1, 0}
 	asPrinted := fd.Gradient(nil, func(x []float64) float64 { return floats.Dot(x, x)/2 - lseOf(overlapsOf(m.Keys, x, 4)) }, fixed, &fd.Settings{Formula: fd.Central})
@@ -661,8 +661,8 @@ func hopfieldModule(c *Check) {
 	c.Must(err)
 	c.Printed("modern_capacity: StorageBound", "7.41", b.Patterns)
 
-	// separation_quality is the smallest distance of two patterns over their mean norm: a triangle
-	// of sides 3, 4 and 5 with a corner at the origin.
+	// separation_quality is the smallest distance of two patterns divided by their mean norm. The
+	// patterns here are a triangle of sides 3, 4 and 5 with a corner at the origin.
 	triangle := Rows([]float64{0, 0}, []float64{3, 0}, []float64{0, 4})
 	c.Near("separation_quality: Separation", c.memory(triangle, nil, 1).Separation().Ratio, 3/(7*c.Factor("mean over patterns", 1.0/3)), 1e-15)
 

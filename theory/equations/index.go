@@ -13,17 +13,17 @@ import (
 	"attnlab/theory/tensor"
 )
 
-// indexNotation is the rows on index notation.
+// indexNotation returns the rows on index notation.
 func indexNotation() []Row {
 	return []Row{
 		{
 			ID:        "T-not",
-			Statement: "an index that stands up and down is summed over; δ^a_b x^b = x^a; S^ij = Q^ia g_ab K^jb",
+			Statement: "an index that is both upper and lower is summed over; δ^a_b x^b = x^a; S^ij = Q^ia g_ab K^jb",
 			Check:     notation,
 		},
 		{
 			ID:        "T-appA",
-			Statement: "the notation: what each letter and index stands for",
+			Statement: "the notation: the meaning of each letter and index",
 			Is:        Prose,
 			Of:        []string{"package theory/tensor"},
 		},
@@ -52,13 +52,13 @@ func indexNotation() []Row {
 		},
 		{
 			ID:        "M-einsum",
-			Statement: "22 functions: contractions by name, a spec taken apart, a spec explained; and a list of examples",
+			Statement: "22 functions: named contractions, parsing and explaining a spec; and a list of examples",
 			Check:     namedContractions,
 		},
 	}
 }
 
-// notation holds package tensor to the rules of index notation.
+// notation checks package tensor against the rules of index notation.
 func notation(c *Check) {
 	x := someTensor(c, 3, 4, 2)
 	for axis, spec := range []string{"ad,dbc->abc", "bd,adc->abc", "cd,abd->abc"} {
@@ -105,9 +105,8 @@ func notation(c *Check) {
 	scaled.Scale(c.Factor("1/√d", ex1Scale), s)
 	c.NearMat("the same, scaled", tensor.AttentionScores(q, k, 0), &scaled, 1e-15)
 
-	// E-24: the documents contract upper with upper indices. That is refused where indices are
-	// marked, and comes right with a metric; with the letters alone it is a plain sum, which has
-	// the intended value.
+	// E-24: the documents contract two upper indices. Einsum refuses that where indices are marked,
+	// and accepts it with a metric. Without marks it is a plain sum, which has the intended value.
 	lowered := "^ia,_ab,^jb->^ij"
 	if c.Flip("lower indices of the metric") {
 		lowered = "^ia,^ab,^jb->^ij"
@@ -133,7 +132,8 @@ func notation(c *Check) {
 	c.Erratum("E-24", "indices of a learned form", "M_ab", "M^ab")
 }
 
-// writtenOut is attention in expanded sums, with 1/√d.
+// writtenOut returns the scores, weights, output and LSE of attention as explicit sums, with scale
+// 1/√d.
 func writtenOut(c *Check, q, k, v mat.Matrix) (s, a, o, lse *mat.Dense) {
 	nq, d := q.Dims()
 	nk, dv := v.Dims()
@@ -165,7 +165,7 @@ func writtenOut(c *Check, q, k, v mat.Matrix) (s, a, o, lse *mat.Dense) {
 	return s, a, o, lse
 }
 
-// sumsAreContractions compares the expanded sums with contractions.
+// sumsAreContractions compares the explicit sums with contractions.
 func sumsAreContractions(c *Check, q, k, v mat.Matrix) {
 	s, a, o, _ := writtenOut(c, q, k, v)
 	ts := tensor.Matrix(tensor.AttentionScores(q, k, 0))
@@ -182,8 +182,8 @@ func sumsAreContractions(c *Check, q, k, v mat.Matrix) {
 	c.NearMat("O as a contraction", tensor.AttentionOutput(weights, v), o, 2e-15)
 }
 
-// namedContractions compares every contraction that has a name with a second evaluation of the spec
-// that its name means, and so every example.
+// namedContractions checks every named contraction and every example against a second evaluation of
+// its spec.
 func namedContractions(c *Check) {
 	examples := tensor.Examples()
 	c.True("26 examples or more", len(examples) >= 26)
@@ -259,8 +259,8 @@ func namedContractions(c *Check) {
 	c.True("explain: the equation, and which index is summed", strings.Contains(text, "y[i,j] = sum_a x1[i,a] x2[j,a]") && strings.Contains(text, "summed: a\n"))
 }
 
-// letterByLetter evaluates a plain spec by what it means: every letter runs, and each choice of
-// their values adds one product to one element.
+// letterByLetter evaluates a plain spec by its meaning: each combination of the letters' values
+// adds one product to one element.
 func letterByLetter(c *Check, spec string, operands ...*tensor.Tensor) *tensor.Tensor {
 	left, output, arrow := strings.Cut(spec, "->")
 	inputs := strings.Split(left, ",")
@@ -321,14 +321,14 @@ func letterByLetter(c *Check, spec string, operands ...*tensor.Tensor) *tensor.T
 	return y
 }
 
-// contract is Einsum, which must not fail.
+// contract returns the result of Einsum. It ends the check on an error.
 func contract(c *Check, spec string, operands ...*tensor.Tensor) *tensor.Tensor {
 	y, err := tensor.Einsum(spec, operands...)
 	c.Must(err)
 	return y
 }
 
-// someTensor is a tensor of standard normal numbers.
+// someTensor returns a tensor of standard normal numbers.
 func someTensor(c *Check, shape ...int) *tensor.Tensor {
 	t := tensor.New(shape...)
 	copy(t.Data(), c.Vector(len(t.Data())))

@@ -16,16 +16,17 @@ import (
 	"attnlab/theory/tensor"
 )
 
-// models is the rows on what is built from attention. Their mathematics is loops and a twin in
-// float64; what they ask of a kernel is asked of a layer of package nn that runs on it.
+// models returns the rows on what is built from attention. Their mathematics is computed by loops
+// and by a twin in float64. What they ask of a kernel is asked of a layer of package nn that runs
+// on it.
 func models() []Row {
 	return []Row{
 		{
-			ID: "T-34..36", Statement: "Q^hia = sum_b X^ib W_Q^hba, and so for K and V: each head sees a projection of its own",
+			ID: "T-34..36", Statement: "Q^hia = sum_b X^ib W_Q^hba, and likewise K and V: each head has its own projection",
 			Check: projections, Kernel: projectionsAsked,
 		},
 		{
-			ID: "T-40", Statement: "Y^ia = sum_hc O^hic W_O^hca = concat(O^1 ... O^H) W_O: heads are joined by a projection, or summed after one each",
+			ID: "T-40", Statement: "Y^ia = sum_hc O^hic W_O^hca = concat(O^1 ... O^H) W_O: project the concatenated heads, or sum the projected heads",
 			Check: joining, Kernel: joiningAsked,
 		},
 		{
@@ -37,11 +38,11 @@ func models() []Row {
 			Check: selfAttention, Kernel: selfAttentionAsked,
 		},
 		{
-			ID: "P-6.2", Statement: "multi-head attention has 4 d_model^2 parameters, however many heads, and 4 d_model more with biases",
+			ID: "P-6.2", Statement: "multi-head attention has 4 d_model^2 parameters for any number of heads, and 4 d_model more with biases",
 			Check: parameterCount,
 		},
 		{
-			ID: "P-58", Statement: "rank(Q^h) <= d_k: Q^h = X W_Q^h lies in a subspace, and what of X is orthogonal to the columns of W_Q^h goes unseen",
+			ID: "P-58", Statement: "rank(Q^h) <= d_k: Q^h = X W_Q^h lies in a subspace, and the part of X orthogonal to the columns of W_Q^h has no effect",
 			Check: headSubspace,
 		},
 		{
@@ -60,7 +61,7 @@ func models() []Row {
 			Check: lessonCount,
 		},
 		{
-			ID: "L-5.4", Statement: "K_t = [K_t-1; k_t], V_t = [V_t-1; v_t]: with a cache a step costs O(t d), and O(t d layers) is kept",
+			ID: "L-5.4", Statement: "K_t = [K_t-1; k_t], V_t = [V_t-1; v_t]: with a cache a step costs O(t d), and the cache holds O(t d layers)",
 			Check: cacheCost, Kernel: cacheAsked,
 		},
 		{ID: "L-6.3", Statement: "cross-attention: queries of the decoder, keys and values of the encoder", Is: Alias, Of: []string{"D-self/cross"}},
@@ -83,15 +84,15 @@ func models() []Row {
 	}
 }
 
-// layerBound is what an output or a gradient of a layer may be off by in float32, as a part of its
-// largest element: 32 roundings, to which package nn holds its layers.
+// layerBound bounds the error of a layer's output or gradient in float32, relative to the largest
+// element. It is 32 roundings, the bound that the tests of package nn use.
 const layerBound = 32 * 0x1p-24
 
-// gradientBound is what a gradient in float64 and central differences may differ by, as a part of
-// the largest element.
+// gradientBound bounds the difference between a gradient in float64 and central differences,
+// relative to the largest element.
 const gradientBound = 1e-6
 
-// largestOf is the size of the largest element.
+// largestOf returns the largest absolute element.
 func largestOf(m *mat.Dense) (x float64) {
 	for _, y := range Flat(m) {
 		x = math.Max(x, math.Abs(y))
@@ -99,11 +100,11 @@ func largestOf(m *mat.Dense) (x float64) {
 	return x
 }
 
-// nearLargest demands that got is want within a part of want's largest element; of other's, if want
-// is 0 beside that, as the gradient by a bias of keys is: a number that all scores of a row have in
-// common changes no weight.
+// nearLargest demands that got is want within bound, relative to the largest absolute element of
+// want, or to other if want is negligible beside it. The gradient by a bias of keys needs other: it
+// is 0, because adding one number to all scores of a row changes no weight.
 func nearLargest(c *Check, what string, got, want *mat.Dense, other, bound float64) {
-	if want == nil { // nothing has been added to it
+	if want == nil { // a zero gradient
 		want = zeros(got)
 	}
 	size := largestOf(want)
@@ -112,10 +113,10 @@ func nearLargest(c *Check, what string, got, want *mat.Dense, other, bound float
 	}
 	var off mat.Dense
 	off.Sub(got, want)
-	c.Within(what+", as a part of the largest", largestOf(&off)/size, bound)
+	c.Within(what+", relative to the largest", largestOf(&off)/size, bound)
 }
 
-// nearGradients demands it of the gradients by the input and by every parameter.
+// nearGradients demands the same of the gradients by the input and by every parameter.
 func nearGradients(c *Check, params []*nn.Param, got nn.Mat, t *twin, dx *mat.Dense) {
 	nearLargest(c, "gradient by the input", dense(got), dx, 0, layerBound)
 	for _, p := range params {
@@ -123,8 +124,8 @@ func nearGradients(c *Check, params []*nn.Param, got nn.Mat, t *twin, dx *mat.De
 	}
 }
 
-// asProduct demands that a product in float32 is want = x w within what the roundings of its terms
-// may leave: as many as the root of their number, and four.
+// asProduct demands that a product in float32 is want = x w within its rounding errors. With n
+// terms these are sqrt(n) + 4 roundings of the sum of absolute terms.
 func asProduct(c *Check, what string, got nn.Mat, x, w, want *mat.Dense) {
 	size := func(m *mat.Dense) *mat.Dense {
 		var to mat.Dense
@@ -137,7 +138,7 @@ func asProduct(c *Check, what string, got nn.Mat, x, w, want *mat.Dense) {
 	c.Tolerable(what, bridge.Values{X: dense(got), Tol: tol}, want, 0)
 }
 
-// attentionLayer is a layer whose biases, if it has any, are not 0.
+// attentionLayer returns a random layer whose biases, if any, are not 0.
 func attentionLayer(c *Check, dim, heads, keyHeads int, bias bool) *nn.Attention {
 	l, err := nn.NewAttention("a", dim, heads, keyHeads, bias, c.Rand)
 	c.Must(err)
@@ -145,7 +146,7 @@ func attentionLayer(c *Check, dim, heads, keyHeads int, bias bool) *nn.Attention
 	return l
 }
 
-// shiftBiases makes normal numbers of what is 0 as long as nothing has been trained.
+// shiftBiases sets the biases, which are 0 before training, to normal numbers.
 func shiftBiases(c *Check, params []*nn.Param) {
 	for _, p := range params {
 		if p.W.Rows == 1 {
@@ -156,24 +157,25 @@ func shiftBiases(c *Check, params []*nn.Param) {
 	}
 }
 
-// planned plans a layer. A kernel that does not do what it asks has not claimed the row.
+// planned returns the plan of a layer. A kernel that lacks a feature of the layer leaves the row
+// unclaimed.
 func planned(c *Check, l nn.Layer, on nn.On, batch, seq, dim int) nn.Pass {
 	p, _, err := l.Plan(on, nn.Shape{Batch: batch, Seq: seq, Dim: dim})
 	c.Must(err)
 	return p
 }
 
-// taken is a sequence of a layer's last pass, head by head.
+// taken returns the heads of one sequence in a layer's last pass.
 func taken(c *Check, p nn.Pass, b int) []nn.Head {
 	all, err := p.(*nn.AttentionPass).Decompose(b)
 	c.Must(err)
 	return all
 }
 
-// causal shows to query i of a sequence the keys up to its own.
+// causal shows to query i the keys up to i.
 func causal(i, j int) bool { return j <= i }
 
-// projected is Q_ia = sum_b x_ib W_ba.
+// projected returns Q_ia = sum_b x_ib W_ba.
 func projected(c *Check, x *mat.Dense, w mat.Matrix) *mat.Dense {
 	n, dim := x.Dims()
 	_, d := w.Dims()
@@ -200,7 +202,7 @@ func projections(c *Check) {
 	c.NearMat("one head whose W is the identity sees X", projected(c, x, eye(6)), x, 0)
 }
 
-// eye is the identity.
+// eye returns the identity matrix.
 func eye(n int) *mat.Dense {
 	m := mat.NewDense(n, n, nil)
 	for i := range n {
@@ -209,7 +211,7 @@ func eye(n int) *mat.Dense {
 	return m
 }
 
-// headAlone is a head asked of the kernel by itself, as a layer asks.
+// headAlone returns the output of one head that the kernel computes by itself.
 func headAlone(c *Check, a bridge.Attention, q, k, v *mat.Dense) *mat.Dense {
 	return bridge.Float32(c.Attend(a, bridge.Call{Q: q, K: k, V: v, Problem: attn.Problem{Want: attn.WantLSE | attn.WantGrad}}).O.X)
 }
@@ -240,7 +242,7 @@ func projectionsAsked(c *Check, a bridge.Attention) {
 	c.NearMat("one head whose W are the identity: attention without heads", dense(y), headAlone(c, a, x, x, x), 0)
 }
 
-// joined is Y_ia = sum_hc O^h_ic W_ca, where c counts the columns of all heads.
+// joined returns Y_ia = sum_hc O^h_ic W_ca, where c runs over the columns of all heads.
 func joined(c *Check, o []*mat.Dense, w *mat.Dense) *mat.Dense {
 	n, d := o[0].Dims()
 	rows, dim := w.Dims()
@@ -264,7 +266,7 @@ func joined(c *Check, o []*mat.Dense, w *mat.Dense) *mat.Dense {
 	return y
 }
 
-// sideBySide is heads as columns of one matrix.
+// sideBySide returns the heads as columns of one matrix.
 func sideBySide(o []*mat.Dense) *mat.Dense {
 	all := mat.DenseCopyOf(o[0])
 	for _, m := range o[1:] {
@@ -290,7 +292,7 @@ func joining(c *Check) {
 	c.NearMat("hic,hca->ia", tensor.MultiHeadCombine(tensor.Stack(outputs...), tensor.Stack(parts...)), y, 1e-14)
 }
 
-// outputsOf is what the heads of a layer give.
+// outputsOf returns the outputs of the heads.
 func outputsOf(all []nn.Head) (o []*mat.Dense) {
 	for _, head := range all {
 		o = append(o, dense(head.O))
@@ -316,7 +318,7 @@ func joiningAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// writtenDiversity is 1 - 2/(H(H-1)) sum_h<g sum_ij A^h_ij A^g_ij / sqrt(sum A^h_ij^2 sum
+// writtenDiversity returns 1 - 2/(H(H-1)) sum_h<g sum_ij A^h_ij A^g_ij / sqrt(sum A^h_ij^2 sum
 // A^g_ij^2).
 func writtenDiversity(c *Check, patterns []*mat.Dense) float64 {
 	mean, heads := 0.0, float64(len(patterns))
@@ -364,7 +366,8 @@ func headDiversityAsked(c *Check, a bridge.Attention) {
 		got, want, off = append(got, w.X), append(want, p), append(off, mat.Norm(w.Tol, 2)/mat.Norm(p, 2))
 	}
 	worst := 0.0
-	for h, x := range off { // a cosine changes by no more than both vectors do, each of which is divided by its norm besides
+	// A cosine changes by at most the changes of both vectors and of their norms.
+	for h, x := range off {
 		for _, y := range off[:h] {
 			worst = max(worst, 2*(x+y))
 		}
@@ -440,7 +443,7 @@ func parameterCount(c *Check) {
 	}
 }
 
-// rank is the number of singular values above 1e-12 of the largest.
+// rank returns the number of singular values above 1e-12 times the largest.
 func rank(m mat.Matrix) (n int) {
 	var s mat.SVD
 	if !s.Factorize(m, mat.SVDNone) {
@@ -466,8 +469,8 @@ func headSubspace(c *Check) {
 			}
 			q := times(x, wh)
 			c.Within(fmt.Sprintf("rank of Q of head %d", h), float64(rank(q)), d)
-			// the part of another x that the columns of W_Q^h do not span: the rest of a
-			// least-squares fit by them
+			// The part of another x that the columns of W_Q^h do not span: the residual of a
+			// least-squares fit by them.
 			z := c.Normal(dim, 1)
 			var by mat.Dense
 			c.Must(by.Solve(wh, z))
@@ -587,8 +590,8 @@ func cacheCost(c *Check) {
 	}
 }
 
-// fed is what a layer with caches makes of the rows of x, in calls of so many rows at a time, the
-// last size for all that is left.
+// fed returns the output of a layer with caches for the rows of x. The calls have the given numbers
+// of rows; the last number repeats until all rows are done.
 func fed(c *Check, p nn.Pass, caches *nn.Caches, x *mat.Dense, calls ...int) *mat.Dense {
 	rows, dim := x.Dims()
 	got := mat.NewDense(rows, dim, nil)
@@ -623,13 +626,13 @@ func cacheAsked(c *Check, a bridge.Attention) {
 		what := map[int]string{0: "one cache: ", 8: "pages of 8: "}[page]
 		nearLargest(c, what+"token by token, against one causal pass", cached(page, 1, 1), want, 0, 2*layerBound)
 		nearLargest(c, what+"10 rows, 7 rows, and token by token", cached(page, 10, 10, 7, 1), want, 0, 2*layerBound)
-		// Calls of two rows or more run through one plan; whether they bring many rows or few, a
-		// row has the same bits.
+		// Calls of two rows or more run through one plan. The number of rows in a call does not
+		// change the bits of a row.
 		c.NearMat(what+"two rows at a time, against all at once through the same plan", cached(page, n, 2), cached(page, n, n), 0)
 	}
 }
 
-// lessonGate is the lesson's x and W_g.
+// lessonGate returns x and W_g of the lesson.
 func lessonGate() (x, w *mat.Dense) {
 	return Rows([]float64{1, -1}), Rows([]float64{.5, 1, -1, 0}, []float64{0, .5, 1, -.5})
 }
@@ -659,8 +662,8 @@ func mixture(c *Check) {
 	balance(c)
 }
 
-// gates is the weight of each expert for a row, G_e of the Top largest, which may be renormalised,
-// and 0 for the others; and G.
+// gates returns the gate of each expert for a row, and G. Experts that are not among the Top
+// largest have gate 0. The gates may be renormalised.
 func gates(c *Check, e *nn.Experts, logits []float64) (g, soft []float64) {
 	all, _ := writtenSoftmax(c, Rows(logits), nil)
 	soft = Flat(all)
@@ -684,7 +687,7 @@ func gates(c *Check, e *nn.Experts, logits []float64) (g, soft []float64) {
 	return g, soft
 }
 
-// someExperts holds a mixture of linear experts, and its gradients, to sums over loops.
+// someExperts checks a mixture of linear experts, and its gradients, against explicit sums.
 func someExperts(c *Check, like nn.Experts) {
 	const rows, dim, out, n = 12, 5, 3, 4
 	e, err := nn.NewExperts("e", dim, n, like.Top, func(i int) nn.Layer {
@@ -734,10 +737,11 @@ func someExperts(c *Check, like nn.Experts) {
 	}
 }
 
-// straightThrough holds the variant whose weights are 1/Top going forward: the gradient by them
-// goes to G as if they had been G,
+// straightThrough checks the variant whose gates are 1/Top in the forward pass. The backward pass
+// treats them as if they had been G:
 //
-//	dlogit_e = G_e (dG_e - sum_f G_f dG_f)        dG_e = sum_b dy_b expert_e(x)_b, 0 where e is not chosen
+//	dlogit_e = G_e (dG_e - sum_f G_f dG_f)
+//	dG_e = sum_b dy_b expert_e(x)_b, 0 where e is not chosen
 func straightThrough(c *Check, what string, e *nn.Experts, t *twin, x, dy *mat.Dense, y nn.Mat) {
 	rows, out := dy.Dims()
 	n := len(e.Layers)
@@ -768,8 +772,8 @@ func straightThrough(c *Check, what string, e *nn.Experts, t *twin, x, dy *mat.D
 	nearLargest(c, what+"gradient by the gate", dense(e.Gate.W.Grad), times(x.T(), dlogits), 0, layerBound)
 }
 
-// balance holds the loss of balance to its sum, which is 1 where all gates are alike, whoever is
-// chosen.
+// balance checks the balance loss against its sum. It is 1 where all gates are equal, whichever
+// experts are chosen.
 func balance(c *Check) {
 	const rows, dim, n, top = 16, 3, 4, 2
 	e, err := nn.NewExperts("e", dim, n, top, func(i int) nn.Layer { return nn.NewLinear(fmt.Sprint("e", i), dim, dim, false, c.Rand) }, c.Rand)
@@ -796,8 +800,8 @@ func balance(c *Check) {
 	c.True("then the lowest indices have all rows", pass.Load[0] == rows && pass.Load[1] == rows && pass.Load[2]+pass.Load[3] == 0)
 }
 
-// nearDifferences holds the gradients of a twin to central differences of its own way forth: value
-// is the loss, of which dx is the gradient by x.
+// nearDifferences checks the gradients of a twin against central differences of its forward pass.
+// The function value returns the loss, and dx is its gradient by x.
 func nearDifferences(c *Check, t *twin, x, dx *mat.Dense, value func() float64) {
 	want := mat.NewDense(x.RawMatrix().Rows, x.RawMatrix().Cols, differences(x, value))
 	nearLargest(c, "gradient by the input, by differences", dx, want, 0, gradientBound)
@@ -825,7 +829,7 @@ func layerGradients(c *Check) {
 	}
 }
 
-// newTwinOf is a twin with the weights of another, where nothing is marked.
+// newTwinOf returns a twin with the weights of t that marks no ingredients.
 func newTwinOf(t *twin) *twin {
 	other := newTwin(nil, nil, nil)
 	other.w = t.w
@@ -847,7 +851,7 @@ func layerGradientsAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// anEncoder is a block of the lesson's problem 5.
+// anEncoder returns the encoder block of the lesson's problem 5.
 func anEncoder(c *Check, dim, hidden int) nn.Chain {
 	block, err := nn.NewStack("b", nn.Config{Layers: 1, Dim: dim, Heads: 2, Hidden: hidden, PostNorm: true, Act: nn.ReLU, Bias: true}, c.Rand)
 	c.Must(err)
@@ -864,7 +868,7 @@ func encoderBlock(c *Check) {
 		y, _ := newTwinOf(t).encoder("b.0", x, d)
 		return inner(y, dy)
 	})
-	if !c.holds() { // what has wrong gradients is not trained
+	if !c.holds() { // do not train with wrong gradients
 		return
 	}
 	right, chance := firstToken(c)
@@ -872,8 +876,8 @@ func encoderBlock(c *Check) {
 	c.Note("held-out accuracy %.3f, of %.2f by chance", right, chance)
 }
 
-// firstToken trains an encoder to say which token a sequence began with, on some of all sequences,
-// and returns the part of others that it tells right.
+// firstToken trains an encoder, on some of all sequences, to name the first token of a sequence. It
+// returns the fraction of the other sequences that it names right.
 func firstToken(c *Check) (right, chance float64) {
 	const tokens, seq, batch, steps, held = 3, 6, 32, 90, 128
 	var all [][]int32 // every sequence there is
@@ -931,7 +935,8 @@ func encoderBlockAsked(c *Check, a bridge.Attention) {
 	nearGradients(c, block.Params(), p.Backward(single(dy)), t, back(dy))
 }
 
-// glorotWeights is init_multihead_weights: normal numbers of variance 2/(rows + columns).
+// glorotWeights checks that init_multihead_weights draws normal numbers of variance 2/(rows +
+// columns).
 func glorotWeights(c *Check) {
 	const dim = 64
 	l := attentionLayer(c, dim, 8, 8, false)
@@ -945,7 +950,7 @@ func glorotWeights(c *Check) {
 	}
 }
 
-// libraryHeadsAsked is the library's module multihead: multihead_attention with its mask and
+// libraryHeadsAsked checks the library's module multihead: multihead_attention with its mask and
 // weights, multihead_attention_batched, decompose_multihead, head_diversity and
 // head_attention_entropy.
 func libraryHeadsAsked(c *Check, a bridge.Attention) {
@@ -967,7 +972,7 @@ func libraryHeadsAsked(c *Check, a bridge.Attention) {
 	}
 }
 
-// libraryParts holds a layer that was taken apart to what it has made.
+// libraryParts checks the parts of a layer against its output.
 func libraryParts(c *Check, l *nn.Attention, all []nn.Head, y *mat.Dense) {
 	sum := zeros(y)
 	sum.Apply(func(_, j int, _ float64) float64 { return float64(l.Out.B.W.Row(0)[j]) }, sum)

@@ -7,9 +7,9 @@ import (
 	"gonum.org/v1/gonum/mathext/prng"
 )
 
-// numpyRandom draws what the lesson's listings drew after np.random.seed: integers of the Mersenne
-// twister, uniform numbers of 53 bits from two of them, and normal numbers by Marsaglia's polar
-// method, which makes two at a time and gives the second one first.
+// numpyRandom repeats the draws of the lesson's listings after np.random.seed. The integers come
+// from the Mersenne twister, and two of them make a uniform number of 53 bits. Marsaglia's polar
+// method makes two normal numbers at a time; the second one is returned first.
 type numpyRandom struct {
 	bits  *prng.MT19937
 	spare float64
@@ -22,7 +22,7 @@ func newNumpyRandom(seed uint64) *numpyRandom {
 	return r
 }
 
-// uniform is np.random.random_sample: at least 0, below 1.
+// uniform returns np.random.random_sample(), a number in [0, 1).
 func (r *numpyRandom) uniform() float64 {
 	high, low := r.bits.Uint32()>>5, r.bits.Uint32()>>6
 	return (float64(high)*(1<<26) + float64(low)) / (1 << 53)
@@ -44,7 +44,7 @@ func (r *numpyRandom) normal() float64 {
 	}
 }
 
-// randn is np.random.randn(rows, cols).
+// randn returns np.random.randn(rows, cols).
 func (r *numpyRandom) randn(rows, cols int) *mat.Dense {
 	m := mat.NewDense(rows, cols, nil)
 	for i := range rows {

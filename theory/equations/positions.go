@@ -16,11 +16,11 @@ import (
 	"attnlab/theory/streaming"
 )
 
-// masksAndPositions is the rows on masks and positions.
+// masksAndPositions returns the rows on masks and positions.
 func masksAndPositions() []Row {
 	return []Row{
 		{
-			ID: "T-42", Statement: "S'^ij = S^ij where j <= i, -inf elsewhere: what comes after a query is hidden from it",
+			ID: "T-42", Statement: "S'^ij = S^ij where j <= i, -inf elsewhere: a query does not see later keys",
 			Check: causalWeights, Kernel: causalAnswers,
 		},
 		{ID: "D-causal", Statement: "S_ij = q_i.k_j/sqrt(d_k) if j <= i, -inf otherwise", Is: Alias, Of: []string{"T-42"}},
@@ -30,7 +30,7 @@ func masksAndPositions() []Row {
 			Check: openMask, Kernel: openMasks,
 		},
 		{
-			ID: "M-masking", Statement: "masking: twelve functions, the pairs that each shows, and how it looks",
+			ID: "M-masking", Statement: "masking: twelve functions, the pairs that each shows, and its picture",
 			Check: libraryPictures, Kernel: libraryAnswers,
 		},
 		{
@@ -50,7 +50,7 @@ func masksAndPositions() []Row {
 			Check: shifts,
 		},
 		{
-			ID: "L-P3.2", Statement: "PE(pos).PE(pos+x) = sum_i cos(w_i x), whatever pos is",
+			ID: "L-P3.2", Statement: "PE(pos).PE(pos+x) = sum_i cos(w_i x), for any pos",
 			Check: innerProducts,
 		},
 		{
@@ -60,7 +60,7 @@ func masksAndPositions() []Row {
 			Check: rotations, Kernel: rotatedAnswers,
 		},
 		{
-			ID: "L-P3.3", Statement: "how far a score depends on where two rows stand, beyond how far they are apart",
+			ID: "L-P3.3", Statement: "how much a score depends on the positions of two rows, besides their distance",
 			Check: spreads,
 		},
 		{
@@ -74,9 +74,9 @@ func masksAndPositions() []Row {
 	}
 }
 
-// byIndex is attention one index at a time, as the documents write it: weights A_ij = exp(s_ij) /
-// sum_j exp(s_ij) over the keys that query i sees, outputs O_ib = sum_j A_ij V_jb, and LSE_i = log
-// sum_j exp(s_ij). A query that sees no key has zeros, and LSE -Inf.
+// byIndex returns attention one index at a time, as the documents write it. The weights are A_ij =
+// exp(s_ij) / sum_j exp(s_ij) over the keys that query i sees. The outputs are O_ib = sum_j A_ij
+// V_jb, and LSE_i = log sum_j exp(s_ij). A query that sees no key has zeros, and LSE -Inf.
 func byIndex(nq int, s func(i, j int) float64, sees func(i, j int) bool, v mat.Matrix) (weights, out, lse *mat.Dense) {
 	nk, dv := v.Dims()
 	weights, out, lse = mat.NewDense(nq, nk, nil), mat.NewDense(nq, dv, nil), mat.NewDense(nq, 1, nil)
@@ -110,12 +110,12 @@ func byIndex(nq int, s func(i, j int) float64, sees func(i, j int) bool, v mat.M
 	return weights, out, lse
 }
 
-// productScores is the score scale sum_a q_ia k_ja.
+// productScores returns the function scale sum_a q_ia k_ja.
 func productScores(q, k mat.Matrix, scale float64) func(i, j int) float64 {
 	return func(i, j int) float64 { return scale * floats.Dot(mat.Row(nil, i, q), mat.Row(nil, j, k)) }
 }
 
-// scoreGradient is dS_ij = A_ij (dA_ij - sum_j A_ij dA_ij), with dA_ij = sum_b dO_ib V_jb.
+// scoreGradient returns dS_ij = A_ij (dA_ij - sum_j A_ij dA_ij), with dA_ij = sum_b dO_ib V_jb.
 func scoreGradient(weights, v, dO mat.Matrix) *mat.Dense {
 	nq, nk := weights.Dims()
 	dS := mat.NewDense(nq, nk, nil)
@@ -132,12 +132,12 @@ func scoreGradient(weights, v, dO mat.Matrix) *mat.Dense {
 	return dS
 }
 
-// normal32 is a matrix of normal numbers that float32 can hold.
+// normal32 returns a matrix of normal numbers that are exact in float32.
 func (c *Check) normal32(rows, columns int) *mat.Dense {
 	return bridge.Float32(c.Normal(rows, columns))
 }
 
-// sameBits demands that two answers are the same, to the last bit.
+// sameBits demands that two answers are the same to the bit.
 func (c *Check) sameBits(what string, x, y *bridge.Answer) {
 	c.NearMat(what+": O, bit by bit", x.O.X, y.O.X, 0)
 	if x.LSE.X != nil {
@@ -173,8 +173,8 @@ func causalAnswers(c *Check, a bridge.Attention) {
 	}
 }
 
-// wideAndFew are numbers of queries of which kernels may take each kind another way: as when
-// reading a prompt, and as when decoding.
+// wideAndFew are numbers of queries for which kernels may choose different loops: those for prefill
+// and those for decode.
 var wideAndFew = []int{20, 4}
 
 func causalAnswersOf(c *Check, a bridge.Attention, n int) {
@@ -187,7 +187,7 @@ func causalAnswersOf(c *Check, a bridge.Attention, n int) {
 	c.Tolerable("O", whole.O, o, 0)
 	c.Tolerable("LSE", whole.LSE, lse, 0)
 
-	// later rows, whatever they are, change no bit of an earlier one
+	// later rows change no bit of an earlier row
 	next := 1
 	if c.Flip("own key") {
 		next = 0
@@ -209,7 +209,7 @@ func causalAnswersOf(c *Check, a bridge.Attention, n int) {
 	}
 	c.True("keys after a query change no bit of its row, not even as NaN", same)
 
-	// fewer queries than keys: which of the keys is a query's own is a choice
+	// fewer queries than keys: the mask chooses the key that a query aligns with
 	call.Q = c.normal32(3, d)
 	for _, align := range []struct {
 		mask attn.Mask
@@ -267,7 +267,7 @@ func openMasksOf(c *Check, a bridge.Attention, nq int) {
 	}
 }
 
-// A libraryMask is what one function of the library's module on masks says, and what says it here.
+// A libraryMask is a mask by one function of the library's module on masks, beside our own.
 type libraryMask struct {
 	name  string
 	shows func(i, j int) bool // as the library has it
@@ -277,8 +277,8 @@ type libraryMask struct {
 	pairs   int // that it shows
 }
 
-// libraryMasks are the masks of n queries and keys, of which so many are no padding. The
-// ingredients are what each is easily taken for.
+// libraryMasks returns the masks of n queries and keys, of which the first length are not padding.
+// The marked ingredients are common mistakes.
 func libraryMasks(c *Check, n, length int) []libraryMask {
 	const window, side, stride, global = 4, 3, 3, 2
 	own, wide, half := 0, window, window/2
@@ -316,7 +316,8 @@ func libraryMasks(c *Check, n, length int) []libraryMask {
 	c.Must(err)
 	var none attn.Bits
 	full := attn.Full()
-	near := func(n int) int { return n*(2*(window/2)+1) - (window/2)*(window/2+1) } // pairs of n rows that stand together
+	// near returns the number of pairs of n rows that are within half a window.
+	near := func(n int) int { return n*(2*(window/2)+1) - (window/2)*(window/2+1) }
 	return []libraryMask{
 		{"causal_mask", causal, attn.Causal(), none, n * (n + 1) / 2},
 		{"causal_mask_with_window", func(i, j int) bool { return causal(i, j) && i-j < wide }, attn.Window(window-1, 0), none, n*window - window*(window-1)/2},
@@ -356,8 +357,8 @@ func libraryPictures(c *Check) {
 		c.Near(m.name+": pairs counted", float64(p.Count(args).Pairs), float64(shown), 0)
 	}
 
-	// apply_mask fills in -1e9, mask_to_additive adds it: with a key to see it is the same as to
-	// select, without one it is not a mask at all
+	// apply_mask writes -1e9 and mask_to_additive adds it. Both agree with selecting keys where a
+	// key is visible; where none is, they do not mask at all.
 	mask := func(i, j int) bool { return i < length && j < length }
 	q, k, v := c.Normal(n, 4), c.Normal(n, 4), c.Normal(n, 3)
 	raw := productScores(q, k, .5)
@@ -374,7 +375,8 @@ func libraryPictures(c *Check) {
 		}
 		return raw(i, j) + math.Inf(-1)
 	}, nil, v)
-	some := func(m *mat.Dense) mat.Matrix { return m.Slice(0, length, 0, n) } // queries that see a key
+	// some returns the rows of queries that see a key.
+	some := func(m *mat.Dense) mat.Matrix { return m.Slice(0, length, 0, n) }
 	c.NearMat("mask_to_additive with -inf, where there is a key to see", some(d.Weights), some(added), 1e-15)
 	c.NearMat("apply_mask, where there is a key to see", some(d.Weights), some(filled), 1e-15)
 	c.Near("apply_mask's weights of a row that sees nothing", floats.Sum(filled.RawRowView(n-1)), 1, 1e-15)
@@ -406,7 +408,7 @@ func libraryAnswers(c *Check, a bridge.Attention) {
 	}
 }
 
-// shuffled is the rows of a matrix in another order: row i is row order[i] of m.
+// shuffled returns the rows of a matrix in another order: row i is row order[i] of m.
 func shuffled(m mat.Matrix, order []int) *mat.Dense {
 	to := mat.DenseCopyOf(m)
 	for i, from := range order {
@@ -504,7 +506,7 @@ func sinusoids(c *Check) {
 		want.Apply(func(pos, column int, _ float64) float64 { return pe(pos, column, d) }, want)
 		c.NearMat(fmt.Sprintf("PE, d = %d", d), positions.Sinusoid{Dim: d}.Table(60), want, 1e-13)
 	}
-	// the listing fills columns 0, 2, ... and 1, 3, ... with one number for each frequency
+	// The listing fills columns 0, 2, ... and 1, 3, ... with one number for each frequency.
 	const odd = 5
 	w := positions.Frequencies(odd, 0)
 	c.True("E-34: of 5 columns, 3 are even, as there are frequencies, and 2 odd", len(w) == 3 && odd-len(w) == 2)
@@ -636,7 +638,7 @@ func rotations(c *Check) {
 		var matrix, back mat.VecDense
 		matrix.MulVec(rope.Matrix(m), mat.NewVecDense(6, x))
 		c.NearMat("R_m as a matrix", &matrix, mat.NewVecDense(6, got), 1e-14)
-		back.MulVec(rope.Matrix(m).T(), &matrix) // how a gradient comes back
+		back.MulVec(rope.Matrix(m).T(), &matrix) // the backward pass of a rotation
 		c.NearMat("R_m^T R_m x", &back, mat.NewVecDense(6, x), 1e-14)
 	}
 	r := rope.Matrix(2)
@@ -651,8 +653,8 @@ func rotations(c *Check) {
 	c.Note("the eight RotaryEmbedding cases of ONNX are read by package attn/cases: benchrun verify --cases puts them to every kernel")
 }
 
-// rotate32 holds attn.Rotate and its tables to the rotation in float64: two products and a sum of
-// two, of rounded cosines and sines, may be off by three roundings of |x|+|y| and a little.
+// rotate32 checks attn.Rotate and its tables against the rotation in float64. Two products and a
+// sum of rounded cosines and sines have an error of about three roundings of |x|+|y|.
 func rotate32(c *Check) {
 	const rows, d, bound = 50, 8, 3.5 / (1 << 24)
 	x := c.normal32(rows, d)
@@ -720,7 +722,7 @@ func rotatedAnswers(c *Check, a bridge.Attention) {
 			Q: q, K: k, V: v, DO: dO, Problem: attn.Problem{Score: attn.Score{Rope: rope.Kind()}},
 			Args: attn.Args{Terms: attn.Operands{Cos: cos, Sin: sin}},
 		})
-		// turned as the tables say, which are what is given
+		// rotated by the given tables
 		turn := func(x []float64, m int, sign float64) []float64 {
 			to := slices.Clone(x)
 			for i := range turned / 2 {
@@ -734,7 +736,7 @@ func rotatedAnswers(c *Check, a bridge.Attention) {
 			}
 			return to
 		}
-		own := nk - nq // the last query stands on the last key
+		own := nk - nq // the last query aligns with the last key
 		if c.Flip("queries stand at the end") {
 			own = 0
 		}
@@ -781,7 +783,7 @@ func spreads(c *Check) {
 	for s := range 500 {
 		at = append(at, s)
 	}
-	// the key turned the other way would make the score a function of m+n
+	// a key rotated the other way would make the score a function of m+n
 	rotated := func(q, k []float64, m, n int) float64 {
 		sum := 0.0
 		for i := range d / 2 {

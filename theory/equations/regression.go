@@ -16,7 +16,7 @@ import (
 	"attnlab/theory/regression"
 )
 
-// regressions is the rows on kernel regression and linear attention.
+// regressions returns the rows on kernel regression and linear attention.
 func regressions() []Row {
 	return []Row{
 		{
@@ -33,7 +33,7 @@ func regressions() []Row {
 		},
 		{
 			ID:        "P-69,70",
-			Statement: "(phi(Q) phi(K)^T) V = phi(Q) (phi(K)^T V), the second from sums that are made once, and run along under a causal mask",
+			Statement: "(phi(Q) phi(K)^T) V = phi(Q) (phi(K)^T V), the second from sums that are computed once, or from running sums under a causal mask",
 			Check:     runningState,
 			Kernel:    runningKernel,
 		},
@@ -45,7 +45,7 @@ func regressions() []Row {
 		},
 		{
 			ID:        "N-ker",
-			Statement: "exp(QK^T/sqrt(d)) with Q = K is a kernel matrix: symmetric, no eigenvalue below 0",
+			Statement: "exp(QK^T/sqrt(d)) with Q = K is a kernel matrix: symmetric, without negative eigenvalues",
 			Check:     kernelMatrix,
 			Kernel:    kernelMatrixFromAttention,
 		},
@@ -58,7 +58,7 @@ func regressions() []Row {
 	}
 }
 
-// weighted is sum_j w_ij v_j / (sum_j w_ij + eps), over the keys below seen(i).
+// weighted returns sum_j w_ij v_j / (sum_j w_ij + eps), where query i sees the keys below seen(i).
 func weighted(nq int, v *mat.Dense, eps float64, seen func(i int) int, w func(i, j int) float64) *mat.Dense {
 	_, dv := v.Dims()
 	o := mat.NewDense(nq, dv, nil)
@@ -76,10 +76,10 @@ func weighted(nq int, v *mat.Dense, eps float64, seen func(i int) int, w func(i,
 	return o
 }
 
-// all is a mask that shows n keys to every query.
+// all returns a mask that shows n keys to every query.
 func all(n int) func(int) int { return func(int) int { return n } }
 
-// dotRows is sum_a q_ia k_ja.
+// dotRows returns sum_a q_ia k_ja.
 func dotRows(q, k mat.Matrix, i, j int) (sum float64) {
 	_, d := q.Dims()
 	for a := range d {
@@ -88,7 +88,7 @@ func dotRows(q, k mat.Matrix, i, j int) (sum float64) {
 	return sum
 }
 
-// apart2 is sum_a (q_ia - k_ja)^2.
+// apart2 returns sum_a (q_ia - k_ja)^2.
 func apart2(q, k mat.Matrix, i, j int) (sum float64) {
 	_, d := q.Dims()
 	for a := range d {
@@ -97,8 +97,8 @@ func apart2(q, k mat.Matrix, i, j int) (sum float64) {
 	return sum
 }
 
-// ofOneNorm are keys of one norm: each has the numbers of the first, in another order and with
-// other signs.
+// ofOneNorm returns keys of equal norm: each has the components of the first in another order and
+// with other signs.
 func ofOneNorm(c *Check, n, d int) *mat.Dense {
 	k, first := mat.NewDense(n, d, nil), c.Vector(d)
 	for j := range n {
@@ -126,7 +126,7 @@ func kernelRegression(c *Check) {
 	h := math.Pow(d, 0.25)
 	q, k, v := c.Normal(nq, d), c.Normal(nk, d), c.Normal(nk, dv)
 
-	// With exp(q.k/sqrt(d)) it is attention.
+	// With exp(q.k/sqrt(d)), regression is attention.
 	want := weighted(nq, v, 0, all(nk), expDot(q, k))
 	c.NearMat("Nadaraya and Watson's regression with exp(q.k/sqrt(d))", regression.ExpDot(0).Regress(q, k, v), want, 1e-12)
 	var scores, o mat.Dense
@@ -136,7 +136,7 @@ func kernelRegression(c *Check) {
 	o.Mul(attention, v)
 	c.NearMat("is softmax(QK^T/sqrt(d)) V", want, &o, 1e-12)
 
-	// A Gaussian is another kernel, and attention only where keys have one norm.
+	// A Gaussian is another kernel. It gives attention only where all keys have the same norm.
 	c.NearMat("regression with a Gaussian", regression.Gaussian(h).Regress(q, k, v), weighted(nq, v, 0, all(nk), gaussian(q, k)), 1e-12)
 	farthest := func(k mat.Matrix) float64 {
 		var off mat.Dense
@@ -152,15 +152,14 @@ func kernelRegression(c *Check) {
 	c.Erratum("E-13", "the letters", "K(q, k) for the kernel, K for the keys, l for the index that is summed", "K for kernel and keys, k for a key and the index")
 	c.Note("E-13: weights of a Gaussian with bandwidth^2 = sqrt(d) and of attention differ by up to %.4f on these keys", raw)
 
-	// That kernel is no function of q-k: a shift of both changes it, which it does not do to a
-	// Gaussian.
+	// exp(q.k/sqrt(d)) is not a function of q-k: shifting both changes it, but not a Gaussian.
 	x, y, by := c.Vector(d), c.Vector(d), c.Vector(d)
 	sum := func(x []float64) []float64 { return floats.AddTo(make([]float64, d), x, by) }
 	dot, bell := regression.ExpDot(0), regression.Gaussian(h)
 	c.True("E-13: exp(q.k/sqrt(d)) is no function of q-k", math.Abs(dot(sum(x), sum(y))-dot(x, y)) > 0.01)
 	c.Near("a Gaussian is", bell(sum(x), sum(y)), bell(x, y), 1e-13)
 
-	// Attention with -|k|^2/2h^2 added to the score of each key is the Gaussian's regression, for
+	// Attention with -|k|^2/2h^2 added to the score of each key is regression with a Gaussian, for
 	// any keys.
 	bias := make([]float64, nk)
 	for j := range bias {
@@ -170,7 +169,7 @@ func kernelRegression(c *Check) {
 	biased := weighted(nq, v, 0, all(nk), func(i, j int) float64 { return math.Exp(scale*dotRows(q, k, i, j) + bias[j]) })
 	c.NearMat("attention with that bias is the Gaussian's regression", biased, regression.Gaussian(h).Regress(q, k, v), 1e-12)
 
-	// Other kernels, as they are written; the last three see near keys alone.
+	// Other kernels, by their definitions. The last three see near keys only.
 	near := func(i, j int) float64 { return math.Sqrt(apart2(q, k, i, j)) / 3 }
 	for _, f := range []struct {
 		name   string
@@ -187,7 +186,7 @@ func kernelRegression(c *Check) {
 	}
 }
 
-// normalised is k with every row divided by its norm.
+// normalised returns k with every row divided by its norm.
 func normalised(k mat.Matrix) *mat.Dense {
 	to := mat.DenseCopyOf(k)
 	n, _ := to.Dims()
@@ -198,8 +197,8 @@ func normalised(k mat.Matrix) *mat.Dense {
 	return to
 }
 
-// regressionByAttention asks a kernel for regressions: with exp(q.k/sqrt(d)), and with a Gaussian,
-// by keys of one norm and by a bias.
+// regressionByAttention checks regressions computed by a kernel: with exp(q.k/sqrt(d)), and with a
+// Gaussian, by keys of equal norm and by a bias.
 func regressionByAttention(c *Check, a bridge.Attention) {
 	const nq, nk, d, dv = 4, 9, 4, 3
 	scale, square := c.Factor("scale", 1/math.Sqrt(d)), c.Factor("half", 0.5)
@@ -221,13 +220,13 @@ func regressionByAttention(c *Check, a bridge.Attention) {
 		Problem: attn.Problem{Score: attn.Score{Terms: attn.TermBias}},
 		Args:    attn.Args{Terms: attn.Operands{Bias: bridge.Tensor(bias)}},
 	})
-	// The bias is rounded on its way, by 2^-24 of itself, which moves a weight by as much and an
-	// output by no more than twice that of the largest value.
+	// The bias is rounded to float32, a relative error of 2^-24. It changes a weight by as much,
+	// and an output by at most twice that times the largest value.
 	rounding := 2 * 0x1p-24 * floats.Norm(Flat(bias), math.Inf(1)) * floats.Norm(Flat(v), math.Inf(1))
 	c.Tolerable("with any keys and a bias of -|k|^2/2h^2, with a Gaussian", ans.O, gaussian(k), rounding)
 }
 
-// eluPlusOne is the feature map as the sources write it, elu(x)+1 with elu(x) = exp(x)-1 below 0.
+// eluPlusOne returns the feature map elu(x)+1 of the sources, where elu(x) = exp(x)-1 below 0.
 func eluPlusOne(c *Check, x float64) float64 {
 	elu := x
 	if x < 0 {
@@ -236,7 +235,7 @@ func eluPlusOne(c *Check, x float64) float64 {
 	return elu + c.Factor("one", 1)
 }
 
-// product is sum_a f(q_ia) f(k_ja).
+// product returns sum_a f(q_ia) f(k_ja).
 func product(f func(float64) float64, q, k mat.Matrix, i, j int) (sum float64) {
 	_, d := q.Dims()
 	for a := range d {
@@ -277,7 +276,7 @@ func linearAttention(c *Check) {
 	c.NearMat("keys summed first", elu.Attend(q, k, v), pairs, 1e-12)
 	c.NearMat("weights", elu.Weights(q, k), weighted(nq, identity(nk), 0, all(nk), func(i, j int) float64 { return product(phi, q, k, i, j) }), 1e-12)
 	for _, name := range regression.Names() {
-		if name == "identity" { // whose weights may add up to nothing
+		if name == "identity" { // its weights may sum to 0
 			continue
 		}
 		l, err := regression.ByName(name)
@@ -285,7 +284,7 @@ func linearAttention(c *Check) {
 		c.NearMat("both orders, "+name, l.Attend(q, k, v), l.Pairwise(q, k, v), 1e-12)
 	}
 
-	// It is linear in n, but d_phi and d_v count: O(n) is not its cost.
+	// The cost is linear in n, but not O(n): it has the factors d_phi and d_v.
 	_, once := regression.Products(1000, 1000, 64, 64)
 	_, longer := regression.Products(2000, 2000, 64, 64)
 	_, wider := regression.Products(1000, 1000, 128, 128)
@@ -298,7 +297,7 @@ func linearAttention(c *Check) {
 	c.Erratum("E-37", "time of linear attention", "O(n d_phi d_v)", "O(n)")
 }
 
-// linearKernel asks for linear attention, under no mask and under a causal one.
+// linearKernel checks linear attention without a mask and with a causal one.
 func linearKernel(c *Check, a bridge.Attention) {
 	const n, d, dv = 21, 5, 3 // more than one chunk of keys
 	q, k, v := bridge.Float32(c.Normal(n, d)), bridge.Float32(c.Normal(n, d)), bridge.Float32(c.Normal(n, dv))
@@ -370,7 +369,7 @@ func runningState(c *Check) {
 	}), o, 1e-12)
 	c.NearMat("the last state is that of no mask", Rows(state.Answer(q.RawRowView(0))), elu.Attend(q.Slice(0, 1, 0, d), k, v), 1e-12)
 
-	// States of two parts of the keys add up.
+	// The states of two splits of the keys add up.
 	first, second := elu.Start(k, v), elu.Start(k, v)
 	for j := range n {
 		part := first
@@ -383,8 +382,8 @@ func runningState(c *Check) {
 	c.NearAll("states of parts merge", first.Answer(q.RawRowView(0)), state.Answer(q.RawRowView(0)), 1e-12)
 }
 
-// runningKernel asks for causal linear attention in one call and, where a plan carries a state,
-// token by token, and then looks at the state.
+// runningKernel checks causal linear attention in one call. Where a plan carries a state, it also
+// checks the outputs token by token, and then the state.
 func runningKernel(c *Check, a bridge.Attention) {
 	const n, d, dv = 19, 4, 3
 	q, k, v := bridge.Float32(c.Normal(n, d)), bridge.Float32(c.Normal(n, d)), bridge.Float32(c.Normal(n, dv))
@@ -398,8 +397,8 @@ func runningKernel(c *Check, a bridge.Attention) {
 		return
 	}
 	c.Tolerable("token by token", bridge.Values{X: stepped, Tol: ans.O.Tol}, want, 1e-13)
-	// The state is sums over n keys, whose features and products are rounded: (sqrt(n)+8) 2^-24 of
-	// the sum of their sizes.
+	// The state is a sum over n keys with rounded features and products. Its error is (sqrt(n)+8)
+	// 2^-24 of the sum of absolute terms.
 	sums, sizes := mat.NewDense(1, d*dv+d, nil), mat.NewDense(1, d*dv+d, nil)
 	add := func(at int, x float64) {
 		sums.Set(0, at, sums.At(0, at)+x)
@@ -417,8 +416,8 @@ func runningKernel(c *Check, a bridge.Attention) {
 	c.Tolerable("the state, sums of phi(k) v^T and of phi(k)", bridge.Values{X: state, Tol: sizes}, sums, 1e-13)
 }
 
-// tokenByToken is what a kernel answers to one query and key after the other, and the state that it
-// ends with; nil where its plans carry none.
+// tokenByToken returns a kernel's answers for one query and key after the other, and its final
+// state. It returns nil if the plans carry no state.
 func tokenByToken(c *Check, kernel attn.Kernel, q, k, v *mat.Dense) (o, state *mat.Dense) {
 	if kernel == nil {
 		return nil, nil
@@ -454,7 +453,7 @@ func tokenByToken(c *Check, kernel attn.Kernel, q, k, v *mat.Dense) (o, state *m
 }
 
 func featureMaps(c *Check) {
-	// Maps of one number, as they are written.
+	// Feature maps of one number, by their definitions.
 	for _, f := range []struct {
 		name string
 		phi  func(x float64) float64
@@ -482,7 +481,7 @@ func featureMaps(c *Check) {
 	errorOfDraws(c, x, y)
 }
 
-// randomFeatures integrates what one direction contributes, and its square, over the normal
+// randomFeatures integrates the contribution of one direction, and its square, over the normal
 // distribution in the plane.
 func randomFeatures(c *Check, x, y []float64) {
 	half, minus := c.Factor("half", 0.5), c.Sign("minus", -1)
@@ -513,8 +512,8 @@ func randomFeatures(c *Check, x, y []float64) {
 	}
 	c.True("the name of each is its own", regression.Trig.String() == "trig" && regression.Positive.String() == "positive")
 
-	// exp(w.x) alone, which the library's page calls a random Fourier feature, has other products:
-	// exp(|x+y|^2/2).
+	// exp(w.x) alone, which the library's page calls a random Fourier feature, estimates another
+	// kernel: exp(|x+y|^2/2).
 	sum := []float64{x[0] + y[0], x[1] + y[1]}
 	page := overThePlane(func(w []float64) float64 { return math.Exp(dot(w, sum)) })
 	c.Near("E exp(w.x) exp(w.y)", page, math.Exp(dot(sum, sum)/2), 1e-12)
@@ -522,7 +521,8 @@ func randomFeatures(c *Check, x, y []float64) {
 	c.Erratum("E-40", "random Fourier features", "exp(|x|^2/2) (cos Wx, sin Wx)/sqrt(m), or positive ones, exp(Wx-|x|^2/2)/sqrt(m)", "exp(Wx)/sqrt(d)")
 }
 
-// overThePlane is the expectation over two standard normal numbers, by Gauss and Hermite.
+// overThePlane returns the expectation over two standard normal numbers, by Gauss-Hermite
+// quadrature.
 func overThePlane(f func(w []float64) float64) (sum float64) {
 	const n = 24
 	x, weight := make([]float64, n), make([]float64, n)
@@ -535,7 +535,7 @@ func overThePlane(f func(w []float64) float64) (sum float64) {
 	return sum
 }
 
-// errorOfDraws measures mean, variance and error over draws of directions.
+// errorOfDraws checks mean, variance and error of the estimate over random draws of directions.
 func errorOfDraws(c *Check, x, y []float64) {
 	const draws = 1500
 	exact := math.Exp(floats.Dot(x, y))
@@ -559,7 +559,8 @@ func errorOfDraws(c *Check, x, y []float64) {
 			e := estimates(kind, m, d.draw)
 			mean, variance := stat.MeanVariance(e, nil)
 			want := kind.Variance(x, y, m, d.orthogonal)
-			spread := math.Sqrt((stat.MomentAbout(4, e, mean, nil) - variance*variance) / draws) // of the variance itself
+			// spread is the standard error of the variance.
+			spread := math.Sqrt((stat.MomentAbout(4, e, mean, nil) - variance*variance) / draws)
 			c.Near(kind.String()+", "+d.name+": mean", mean, exact, 5*math.Sqrt(want/draws))
 			c.Near(kind.String()+", "+d.name+": variance", variance, want, 5*spread)
 		}
@@ -579,8 +580,8 @@ func errorOfDraws(c *Check, x, y []float64) {
 	c.Near("the error falls as m^-1/2", slope, c.Factor("power", -0.5), 0.05)
 }
 
-// randomFeaturesThroughKernel makes features beforehand and gives them to a kernel as they are:
-// with the identity for its feature map, any map will do.
+// randomFeaturesThroughKernel checks a kernel with the identity for its feature map. Features that
+// are computed beforehand then allow any map.
 func randomFeaturesThroughKernel(c *Check, a bridge.Attention) {
 	const n, d, dv, m = 12, 4, 3, 64
 	q, k, v := c.Normal(n, d), c.Normal(n, d), bridge.Float32(c.Normal(n, dv))
@@ -604,8 +605,8 @@ func randomFeaturesThroughKernel(c *Check, a bridge.Attention) {
 	})
 	gq, gk := features(q), features(k)
 	want := weighted(n, v, 0, func(i int) int { return i + 1 }, func(i, j int) float64 { return dotRows(gq, gk, i, j) })
-	// Features are rounded on their way, each by 2^-24 of itself, and none is negative: a weight
-	// moves by twice that, an output by four times that of the largest value.
+	// Features are rounded to float32, a relative error of 2^-24, and none is negative. It changes
+	// a weight by twice that, and an output by four times that of the largest value.
 	c.Tolerable("positive random features through the identity", ans.O, want, 4*0x1p-24*floats.Norm(Flat(v), math.Inf(1)))
 	softmax := weighted(n, v, 0, func(i int) int { return i + 1 }, func(i, j int) float64 { return math.Exp(dotRows(q, k, i, j) / math.Sqrt(d)) })
 	var off mat.Dense
@@ -631,7 +632,7 @@ func kernelMatrix(c *Check) {
 	c.Must(err)
 	c.Within("exp(QK^T/sqrt(d)) with Q = K: no eigenvalue below 0", -values[0], 1e-12*values[n-1])
 
-	// The weights are not: rows over their sums.
+	// The weights are not a kernel matrix: each row is divided by its own sum.
 	a := regression.ExpDot(0).Weights(x, x)
 	skew := 0.0
 	for i := range n {
@@ -640,8 +641,8 @@ func kernelMatrix(c *Check) {
 		}
 	}
 	c.True("E-22: A is not symmetric", skew > 1e-3)
-	// The key 3 draws the weight of the query 1, which draws none of the query 3's: x.Ax < 0 at x =
-	// (2, -1).
+	// The query 1 gives its weight to the key 3, and the query 3 gives none to the key 1: x.Ax < 0
+	// at x = (2, -1).
 	two := regression.ExpDot(1).Weights(Rows([]float64{1}, []float64{3}), Rows([]float64{1}, []float64{3}))
 	form := 4*two.At(0, 0) - 2*(two.At(0, 1)+two.At(1, 0)) + two.At(1, 1)
 	c.True("E-22: there is x with x.Ax < 0", form < -0.1)
@@ -650,7 +651,7 @@ func kernelMatrix(c *Check) {
 	_, err = regression.Gram(func(q, k []float64) float64 { return q[0] * k[1] }, x)
 	c.True("Gram refuses a kernel that is not symmetric", err != nil)
 
-	// Positive kernels and others, by the least eigenvalue over points on a line.
+	// The smallest eigenvalue over points on a line separates positive kernels from others.
 	line := mat.NewDense(6, 1, []float64{-1, -.6, -.2, .2, .6, 1})
 	for _, f := range []struct {
 		name     string
@@ -676,8 +677,8 @@ func kernelMatrix(c *Check) {
 	}
 }
 
-// kernelMatrixFromAttention has a kernel make exp(S) with Q = K: with the identity for V the output
-// is the weights, and exp(LSE) is what they were divided by.
+// kernelMatrixFromAttention checks exp(S) with Q = K as computed by a kernel. With the identity for
+// V the output is the weights, and exp(LSE) is their denominator.
 func kernelMatrixFromAttention(c *Check, a bridge.Attention) {
 	const n, d = 8, 3
 	x := bridge.Float32(c.Normal(n, d))
@@ -703,8 +704,7 @@ func kernelMatrixFromAttention(c *Check, a bridge.Attention) {
 	}
 	values, err := regression.Spectrum(both)
 	c.Must(err)
-	// No eigenvalue moves by more than the error's own size, that of the root of the sum of
-	// squares.
+	// An error changes an eigenvalue by at most its Frobenius norm.
 	c.Within("no eigenvalue below 0, but for the tolerance", -values[0], mat.Norm(g.Tol, 2)+1e-12*values[n-1])
 }
 
@@ -721,7 +721,7 @@ func lessonListing(c *Check) {
 	c.Refutes("E-09", "elu(-1)+1, which the listing makes", "1", right[0])
 	c.Refutes("E-09", "elu(-2)+1, which the listing makes", "1", right[1])
 	c.Printed("elu+1 at -1 and -2", ".367879 .135335", right...)
-	c.Erratum("E-09", "whose features elu+1 are", "Katharopoulos and others, 2020; the Performer's are positive random ones", "Performer")
+	c.Erratum("E-09", "authors of the features elu+1", "Katharopoulos and others, 2020; the Performer's are positive random ones", "Performer")
 
 	// The first worked example, with the listing's eps and without.
 	q, k, v := ex1()
@@ -746,21 +746,22 @@ func lessonListing(c *Check) {
 	q, k, v = c.Normal(4, 3), c.Normal(6, 3), c.Normal(6, 2)
 	c.NearMat("the listing, random numbers", lesson.Attend(q, k, v), summed(q, k, v, eps), 1e-14)
 
-	// What linear attention computes is no approximation of softmax attention, and phi(Q)(phi(K)^T
-	// V) without the sum that divides is neither.
+	// Linear attention does not approximate softmax attention here. Neither does phi(Q)(phi(K)^T V)
+	// without the denominator.
 	q, k, v = ex1()
 	var bare, kv mat.Dense
 	kv.Mul(regression.Apply(lesson.Feature, k).T(), v)
 	bare.Mul(regression.Apply(lesson.Feature, q), &kv)
 	c.True("E-09b: the lesson's formula lacks the sum that divides", bare.At(0, 0) > 10*o.At(0, 0))
 	c.True("E-09b: with it, it is not softmax attention", math.Abs(regression.ExpDot(0).Regress(q, k, v).At(0, 0)-o.At(0, 0)) > 0.1)
-	c.Erratum("E-09b", "what phi(q).phi(k) stands for", "exp(q.k/sqrt(d)), before it is normalised", "softmax(q.k)")
+	c.Erratum("E-09b", "the value that phi(q).phi(k) approximates", "exp(q.k/sqrt(d)), before it is normalised", "softmax(q.k)")
 	c.Erratum("E-09b", "linear attention", "phi(Q)(phi(K)^T V) over phi(Q)(phi(K)^T 1)", "phi(Q)(phi(K)^T V)")
 	c.Erratum("E-09b", "its cost", "O(n d_phi d_v)", "O(nd)")
 	costInKeys(c, lesson)
 }
 
-// costInKeys is how the cost goes with n: as n where keys are summed first, as n^2 pair by pair.
+// costInKeys checks how the cost grows with n: as n where keys are summed first, as n^2 pair by
+// pair.
 func costInKeys(c *Check, l regression.Linear) {
 	const d = 16
 	var logN, logSummed, logPairs, logTime []float64
@@ -790,7 +791,7 @@ func costInKeys(c *Check, l regression.Linear) {
 	}
 }
 
-// lessonKernel asks for the listing's variant.
+// lessonKernel checks the variant of the lesson's listing.
 func lessonKernel(c *Check, a bridge.Attention) {
 	listing := func(x float64) float64 { return math.Max(0, x) + c.Factor("one", 1) }
 	q, k, v := ex1()

@@ -1,13 +1,14 @@
-// Package equations is the source documents as a table of executable checks: each numbered
-// statement, what it says in plain notation, and a check that computes both of its sides. A row
-// passes by computing, never by a stored verdict.
+// Package equations is the source documents as a table of executable checks. A row has a numbered
+// statement in plain notation and a check that computes both of its sides. A row passes by
+// computing, never by a stored verdict.
 //
-// A check writes its equation out, in loops over indices where that is how the source has it, and
-// compares with what the packages under theory compute, with figures printed in the sources, and
-// with kernels. What a kernel is held to is the tolerance of package oracle: the error that float32
-// arithmetic is entitled to on those very numbers. The ingredients of an equation (a sign, an
-// index, a factor) are marked where they stand, and a test demands that the check fails with any of
-// them changed: see Check.
+// A check writes its equation out as loops over indices where the source does. It compares the
+// result with the packages under theory, with the figures that the sources print, and with kernels.
+// A kernel must agree within the tolerance of package oracle: the error that float32 arithmetic may
+// have on these numbers.
+//
+// A check marks the ingredients of its equation: a sign, an index, a factor. A test changes each
+// ingredient in turn and demands that the check then fails; see [Check].
 //
 // Kernels, matrix products and the clock are arguments.
 package equations
@@ -24,30 +25,34 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// A Row is one statement of the source documents. Rows that have neither Check nor Kernel say why
-// in Is and Of.
+// A Row is one statement of the source documents. A row with neither Check nor Kernel gives the
+// reason in Is and Of.
 type Row struct {
-	ID        string // of the inventory: its first letter is the source
+	ID        string // its first letter is the source
 	Statement string // in plain notation
 	Check     func(*Check)
-	Kernel    func(*Check, bridge.Attention) // asked of the definition, and of every kernel that claims the problem
-	Is        Verdict                        // Alias, Prose or Pending; empty where there is something to compute
-	Of        []string                       // the rows that it is an alias of; the symbols whose documentation it is; what it waits for
+	// Kernel runs on the definition and on every kernel that claims the problem.
+	Kernel func(*Check, bridge.Attention)
+	// Is is Alias, Prose or Pending for a row that computes nothing, else empty.
+	Is Verdict
+	// Of names the rows that an alias stands for, the symbols whose documentation has the prose, or
+	// what a pending row waits for.
+	Of []string
 }
 
-// Source is the document that a row is of.
+// Source returns the name of the document that the row is from.
 func (r *Row) Source() string {
 	return map[byte]string{'T': "tutorial", 'P': "paper", 'D': "page", 'N': "notes", 'L': "lesson", 'M': "library"}[r.ID[0]]
 }
 
-// Computed says whether the row has something to compute.
+// Computed reports whether the row has something to compute.
 func (r *Row) Computed() bool { return r.Check != nil || r.Kernel != nil }
 
-// A Verdict is what is said of a row, or of a row and a kernel.
+// A Verdict is the result of a row, or of a row on one kernel.
 type Verdict string
 
-// Verdicts. A kernel that does not do what a row asks has not claimed it, which is not the row's
-// verdict.
+// Verdicts. A kernel that lacks a feature leaves the row unclaimed. That does not make the row
+// fail.
 const (
 	Pass      Verdict = "pass"
 	Fail      Verdict = "fail"
@@ -57,36 +62,39 @@ const (
 	Unclaimed Verdict = "unclaimed"
 )
 
-// A Result is what is said of one row.
+// A Result is the result of one row.
 type Result struct {
 	ID, Source, Statement string
-	Verdict               Verdict   // fail, if any outcome is
+	Verdict               Verdict   // fail if any outcome fails
 	Of                    []string  `json:",omitempty"`
 	Outcomes              []Outcome `json:",omitempty"`
 }
 
-// An Outcome is the verdict of one check: of the mathematics where By is empty, of the definition,
-// or of a kernel.
+// An Outcome is the result of one check. By is empty for a check of the mathematics; else it names
+// the definition or a kernel.
 type Outcome struct {
 	By              string `json:",omitempty"`
 	Verdict         Verdict
-	Residual, Bound Number    // of the fact that is closest to failing
-	What            string    `json:",omitempty"` // that fact; why, where a kernel has not claimed the row
+	Residual, Bound Number    // those of the fact that is closest to failing
+	What            string    `json:",omitempty"` // that fact, or why it is unclaimed
 	Facts           []Fact    `json:",omitempty"`
 	Errata          []Erratum `json:",omitempty"`
 	Notes           []string  `json:",omitempty"`
 }
 
-// Env is what checks are given.
+// Env is the surroundings of checks.
 type Env struct {
-	Kernels     []attn.Kernel
-	Clock       func() time.Duration
-	Products    func() *nn.Multiplier // makes the matrix products of a check's layers, which are used by one goroutine at a time; rows of layers fail without
-	KernelsOnly bool                  // leave the mathematics and the definition out, and rows that ask nothing of a kernel
+	Kernels []attn.Kernel
+	Clock   func() time.Duration
+	// Products returns the matrix products for the layers of one check. One goroutine at a time
+	// uses them. Without Products, rows that need layers fail.
+	Products func() *nn.Multiplier
+	// KernelsOnly runs only what a row asks of kernels: no mathematics, no definition.
+	KernelsOnly bool
 }
 
-// Run runs the given rows, in their order, and hands every result to each. It stops between checks
-// when the context ends, and says so.
+// Run runs rows in order and calls each with every result. It stops between checks when the context
+// ends, and returns its error.
 func Run(ctx context.Context, env Env, rows []Row, each func(Result)) error {
 	for i := range rows {
 		r := &rows[i]
@@ -122,13 +130,14 @@ func (r *Row) Run(ctx context.Context, env Env) (Result, error) {
 	return res, ctx.Err()
 }
 
-// A check is one of a row's: by is empty for its mathematics.
+// A check is one check of a row. The name by is empty for the mathematics.
 type check struct {
 	by  string
 	run func(*Check)
 }
 
-// checks are those of a row: its mathematics, then what it asks of the definition and of kernels.
+// checks returns the checks of a row: of its mathematics, then of the definition, then of each
+// kernel.
 func (r *Row) checks(env Env) (list []check) {
 	if r.Check != nil && !env.KernelsOnly {
 		list = append(list, check{"", r.Check})
@@ -152,7 +161,7 @@ func (r *Row) checks(env Env) (list []check) {
 // outcome runs a check.
 func (k check) outcome(c *Check) Outcome {
 	o := Outcome{By: k.by, Verdict: Pass}
-	// Check.Fail would end the check of a mutant, which has ended.
+	// Check.Fail would panic here: it ends the check of a mutant.
 	fail := func(what string) { c.facts = append(c.facts, Fact{what, Number(math.Inf(1)), 0}) }
 	switch err := c.run(k.run); {
 	case errors.Is(err, attn.ErrUnsupported) && k.by != "":
@@ -177,13 +186,13 @@ func (k check) outcome(c *Check) Outcome {
 	return o
 }
 
-// A Chapter is the rows of one subject, from whichever source.
+// A Chapter is the rows on one subject, from all sources.
 type Chapter struct {
 	Title string
 	Rows  []Row
 }
 
-// Chapters are all rows, in an order to read them in.
+// Chapters returns all rows in reading order.
 func Chapters() []Chapter {
 	return []Chapter{
 		{"Index notation", indexNotation()},
@@ -195,12 +204,12 @@ func Chapters() []Chapter {
 		{"Kernel regression and linear attention", regressions()},
 		{"Hopfield memories", memories()},
 		{"Masks and positions", masksAndPositions()},
-		{"Algorithms and what they cost", algorithms()},
+		{"Algorithms and their cost", algorithms()},
 		{"Models", models()},
 	}
 }
 
-// Table is the rows of all chapters.
+// Table returns the rows of all chapters.
 func Table() []Row {
 	var rows []Row
 	for _, c := range Chapters() {
@@ -209,8 +218,9 @@ func Table() []Row {
 	return rows
 }
 
-// Select returns the rows whose ID is one of ids, or begins with one that ends in *, and whose
-// source is the one named. Empty selects all. It also returns the ids that no row has.
+// Select returns the rows that match any of ids and come from the named source. An id that ends in
+// * matches every ID with that prefix. Empty ids and an empty source match all rows. Select also
+// returns the ids that match no row.
 func Select(rows []Row, ids []string, source string) (some []Row, missing []string) {
 	found := map[string]bool{}
 	for _, r := range rows {

@@ -8,22 +8,22 @@ import (
 	"attnlab/nn"
 )
 
-// A twin is the layers of a transformer in float64, as their equations stand, each with its way
-// back. Weights have the names of package nn's parameters, and gradients are added up under the
-// same names.
+// A twin computes the layers of a transformer in float64, as their equations are written, each with
+// its backward pass. It names weights as the parameters of package nn, and adds up gradients under
+// the same names.
 type twin struct {
-	forth, back *Check // whose ingredients are marked on the way forth, and back
-	w, grad     map[string]*mat.Dense
+	forward, back *Check // whose ingredients are marked on the backward forward, and back
+	w, grad       map[string]*mat.Dense
 }
 
-// A way leads back through a layer: from the gradient by its output to that by its input.
-type way func(dy *mat.Dense) *mat.Dense
+// A backward is the backward pass of a layer: it returns the gradient by the input, given the
+// gradient by the output.
+type backward func(dy *mat.Dense) *mat.Dense
 
-// newTwin is the twin of a layer that has these parameters. Where a check is nil, nothing is
-// marked.
-func newTwin(forth, back *Check, params []*nn.Param) *twin {
-	t := &twin{forth: forth, back: back, w: map[string]*mat.Dense{}, grad: map[string]*mat.Dense{}}
-	for _, c := range []**Check{&t.forth, &t.back} {
+// newTwin returns the twin of a layer with these parameters. A nil check marks no ingredients.
+func newTwin(forward, back *Check, params []*nn.Param) *twin {
+	t := &twin{forward: forward, back: back, w: map[string]*mat.Dense{}, grad: map[string]*mat.Dense{}}
+	for _, c := range []**Check{&t.forward, &t.back} {
 		if *c == nil {
 			*c = newCheck("", Env{})
 		}
@@ -34,14 +34,14 @@ func newTwin(forth, back *Check, params []*nn.Param) *twin {
 	return t
 }
 
-// dense is a matrix in float64.
+// dense returns a matrix as float64.
 func dense(m nn.Mat) *mat.Dense {
 	to := mat.NewDense(m.Rows, m.Cols, nil)
 	to.Apply(func(i, j int, _ float64) float64 { return float64(m.Row(i)[j]) }, to)
 	return to
 }
 
-// single is a matrix in float32.
+// single returns a matrix as float32.
 func single(m mat.Matrix) nn.Mat {
 	r, k := m.Dims()
 	to := nn.NewMat(r, k)
@@ -53,13 +53,14 @@ func single(m mat.Matrix) nn.Mat {
 	return to
 }
 
-// times is a product, plus a sum of matrices.
+// times returns the product of two matrices.
 func times(a, b mat.Matrix) *mat.Dense {
 	var to mat.Dense
 	to.Mul(a, b)
 	return &to
 }
 
+// plus returns the sum of matrices.
 func plus(first mat.Matrix, others ...mat.Matrix) *mat.Dense {
 	to := mat.DenseCopyOf(first)
 	for _, m := range others {
@@ -68,7 +69,7 @@ func plus(first mat.Matrix, others ...mat.Matrix) *mat.Dense {
 	return to
 }
 
-// add adds to a gradient.
+// add adds to the gradient of a parameter.
 func (t *twin) add(name string, g *mat.Dense) {
 	if old := t.grad[name]; old != nil {
 		g = plus(old, g)
@@ -76,10 +77,10 @@ func (t *twin) add(name string, g *mat.Dense) {
 	t.grad[name] = g
 }
 
-// linear is y_ij = sum_k x_ik W_kj + b_j, and back
+// linear returns y_ij = sum_k x_ik W_kj + b_j. Its backward pass computes
 //
 //	dW = x^T dy    db_j = sum_i dy_ij    dx = dy W^T
-func (t *twin) linear(name string, x *mat.Dense) (*mat.Dense, way) {
+func (t *twin) linear(name string, x *mat.Dense) (*mat.Dense, backward) {
 	w, b := t.w[name+".w"], t.w[name+".b"]
 	y := times(x, w)
 	if b != nil {
@@ -104,8 +105,8 @@ func (t *twin) linear(name string, x *mat.Dense) (*mat.Dense, way) {
 	}
 }
 
-// rectified is max(x, 0); back, dx = dy where x > 0.
-func (t *twin) rectified(x *mat.Dense) (*mat.Dense, way) {
+// rectified returns max(x, 0). Its backward pass returns dx = dy where x > 0, else 0.
+func (t *twin) rectified(x *mat.Dense) (*mat.Dense, backward) {
 	var y mat.Dense
 	y.Apply(func(_, _ int, v float64) float64 { return math.Max(v, 0) }, x)
 	return &y, func(dy *mat.Dense) *mat.Dense {
@@ -120,11 +121,11 @@ func (t *twin) rectified(x *mat.Dense) (*mat.Dense, way) {
 	}
 }
 
-// norm is y = gain x' + bias, x' = (x - mean) / sqrt(mean of (x - mean)^2 + eps) by row; back, with
-// g = dy gain
+// norm returns y = gain x' + bias with x' = (x - mean) / sqrt(mean of (x - mean)^2 + eps), by row.
+// Its backward pass computes, with g = dy gain,
 //
 //	dx = (g - mean(g) - x' mean(g x')) / sqrt(...)    dgain = sum_i dy x'    dbias = sum_i dy
-func (t *twin) norm(name string, x *mat.Dense) (*mat.Dense, way) {
+func (t *twin) norm(name string, x *mat.Dense) (*mat.Dense, backward) {
 	const eps = 1e-5
 	gain, bias := t.w[name+".gain"], t.w[name+".bias"]
 	rows, n := x.Dims()
@@ -134,7 +135,7 @@ func (t *twin) norm(name string, x *mat.Dense) (*mat.Dense, way) {
 		for c := range n {
 			mean += x.At(i, c) / float64(n)
 		}
-		if t.forth.Flip("the mean of a row") {
+		if t.forward.Flip("the mean of a row") {
 			mean = 0
 		}
 		for c := range n {
@@ -168,19 +169,20 @@ func (t *twin) norm(name string, x *mat.Dense) (*mat.Dense, way) {
 	}
 }
 
-// A heading is how rows are cut into sequences and heads, and which keys a query sees (nil: all).
+// A heading describes how rows divide into sequences and heads, and which keys a query sees. A nil
+// show shows all.
 type heading struct {
 	heads, keyHeads, batch int
 	show                   func(i, j int) bool
 }
 
-// cut is rows and columns of one sequence and one head, of so many.
+// cut returns the rows of sequence b and the columns of head h.
 func cut(m *mat.Dense, b, batch, h, heads int) *mat.Dense {
 	rows, cols := m.Dims()
 	return m.Slice(b*rows/batch, (b+1)*rows/batch, h*cols/heads, (h+1)*cols/heads).(*mat.Dense)
 }
 
-// keyHeadOf is the key head that head h shares.
+// keyHeadOf returns the key head of query head h.
 func (d heading) keyHeadOf(c *Check, h int) int {
 	g := h / (d.heads / d.keyHeads)
 	if d.keyHeads == 1 {
@@ -189,8 +191,8 @@ func (d heading) keyHeadOf(c *Check, h int) int {
 	return c.Index("key head", g, d.keyHeads)
 }
 
-// heads is o_h = softmax(q_h k_g^T / sqrt(d)) v_g, heads side by side, and its way back to q, k and
-// v.
+// heads returns o_h = softmax(q_h k_g^T / sqrt(d)) v_g, with the heads side by side, and its
+// backward pass to q, k and v.
 func (t *twin) heads(q, k, v *mat.Dense, d heading) (o *mat.Dense, back func(do *mat.Dense) (dq, dk, dv *mat.Dense)) {
 	rows, dim := q.Dims()
 	_, values := v.Dims()
@@ -198,16 +200,16 @@ func (t *twin) heads(q, k, v *mat.Dense, d heading) (o *mat.Dense, back func(do 
 	weights := map[[2]int]*mat.Dense{}
 	for b := range d.batch {
 		for h := range d.heads {
-			g := d.keyHeadOf(t.forth, h)
+			g := d.keyHeadOf(t.forward, h)
 			qh, kg, vg := cut(q, b, d.batch, h, d.heads), cut(k, b, d.batch, g, d.keyHeads), cut(v, b, d.batch, g, d.keyHeads)
-			a, _ := writtenSoftmax(t.forth, writtenScores(t.forth, qh, kg), d.show)
+			a, _ := writtenSoftmax(t.forward, writtenScores(t.forward, qh, kg), d.show)
 			weights[[2]int{b, h}] = a
-			cut(o, b, d.batch, h, d.heads).Copy(writtenOutput(t.forth, a, vg))
+			cut(o, b, d.batch, h, d.heads).Copy(writtenOutput(t.forward, a, vg))
 		}
 	}
 	return o, func(do *mat.Dense) (dq, dk, dv *mat.Dense) {
 		dq, dk, dv = zeros(q), zeros(k), zeros(v)
-		scale := t.back.Factor("1/sqrt(d) on the way back", 1/math.Sqrt(float64(dim/d.heads)))
+		scale := t.back.Factor("1/sqrt(d) in the backward pass", 1/math.Sqrt(float64(dim/d.heads)))
 		for b := range d.batch {
 			for h := range d.heads {
 				g := h / (d.heads / d.keyHeads)
@@ -231,14 +233,14 @@ func (t *twin) heads(q, k, v *mat.Dense, d heading) (o *mat.Dense, back func(do 
 	}
 }
 
-// zeros has the shape of m.
+// zeros returns a zero matrix of the shape of m.
 func zeros(m *mat.Dense) *mat.Dense {
 	r, k := m.Dims()
 	return mat.NewDense(r, k, nil)
 }
 
-// attention is y = concat(o_h) W_O with q = x W_Q, k = m W_K, v = m W_V. Its way back ends at x and
-// at m.
+// attention returns y = concat(o_h) W_O with q = x W_Q, k = m W_K, v = m W_V, and its backward pass
+// to x and m.
 func (t *twin) attention(name string, x, m *mat.Dense, d heading) (*mat.Dense, func(dy *mat.Dense) (dx, dm *mat.Dense)) {
 	q, backQ := t.linear(name+".q", x)
 	k, backK := t.linear(name+".k", m)
@@ -251,8 +253,9 @@ func (t *twin) attention(name string, x, m *mat.Dense, d heading) (*mat.Dense, f
 	}
 }
 
-// selfAttention is attention to x itself, which has a gradient as query and as key and value.
-func (t *twin) selfAttention(name string, x *mat.Dense, d heading) (*mat.Dense, way) {
+// selfAttention returns the attention of x to itself. Its gradient by x adds the parts through
+// queries, keys and values.
+func (t *twin) selfAttention(name string, x *mat.Dense, d heading) (*mat.Dense, backward) {
 	y, back := t.attention(name, x, x, d)
 	return y, func(dy *mat.Dense) *mat.Dense {
 		dx, dm := back(dy)
@@ -263,9 +266,9 @@ func (t *twin) selfAttention(name string, x *mat.Dense, d heading) (*mat.Dense, 
 	}
 }
 
-// encoder is a block of the first transformers: z = norm(x + attention(x)), y = norm(z + W_2
-// max(W_1 z, 0)).
-func (t *twin) encoder(name string, x *mat.Dense, d heading) (*mat.Dense, way) {
+// encoder returns the block of the original transformer: z = norm(x + attention(x)), y = norm(z +
+// W_2 max(W_1 z, 0)).
+func (t *twin) encoder(name string, x *mat.Dense, d heading) (*mat.Dense, backward) {
 	attended, backA := t.selfAttention(name+".attention", x, d)
 	z, back0 := t.norm(name+".norm0", plus(x, attended))
 	up, backUp := t.linear(name+".up", z)

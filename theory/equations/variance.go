@@ -9,28 +9,30 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// dimensions are those that the sources look at the variance of a score in.
+// dimensions lists the d for which the sources give the variance of a score.
 var dimensions = []int{8, 32, 128, 512}
 
-// dotVariance draws both the query and the key of every pair. The sample variance of n numbers
-// whose fourth moment is m4 and whose variance is V has, relative to V, a standard error of
-// sqrt((m4/V^2 - 1) / n) = sqrt(2 kappa / n), with kappa = 1 + 3/d for normal components and 1 -
-// 1/d for signs.
+// dotVariance checks Var(q.k) = d over random pairs of query and key.
+//
+// The sample variance of n numbers has a relative standard error of sqrt((m4/V^2 - 1) / n), where
+// m4 is their fourth moment and V their variance. Here that is sqrt(2 kappa / n). Kappa is 1 + 3/d
+// for normal components, and 1 - 1/d for signs.
 func dotVariance(c *Check) {
 	const pairs = 100_000
 	for _, d := range dimensions {
 		kappa := 1 - 1/float64(d)
 		c.Near(fmt.Sprintf("Var(q.k)/d of signs, d = %d", d), stat.Variance(signProducts(c, pairs, d), nil)/c.Factor("d", float64(d)), 1, 3*math.Sqrt(2*kappa/pairs))
 		if d > 32 {
-			continue // a row should not take as long as all the others: L-2.2 has fewer pairs of them
+			// Normal numbers are slow to draw; L-2.2 covers larger d with fewer pairs.
+			continue
 		}
 		kappa = 1 + 3/float64(d)
 		c.Near(fmt.Sprintf("Var(q.k)/d of normal numbers, d = %d", d), stat.Variance(normalProducts(c, pairs, d), nil)/c.Factor("d", float64(d)), 1, 3*math.Sqrt(2*kappa/pairs))
 	}
 }
 
-// signProducts is q.k for pairs of vectors whose components are 1 or -1: d less twice the number of
-// places in which they differ.
+// signProducts returns q.k for pairs of vectors of components 1 or -1: d minus twice the number of
+// places where they differ.
 func signProducts(c *Check, pairs, d int) []float64 {
 	products := make([]float64, pairs)
 	for n := range products {
@@ -51,7 +53,7 @@ func signProducts(c *Check, pairs, d int) []float64 {
 	return products
 }
 
-// normalProducts is q.k for pairs of vectors of normal numbers.
+// normalProducts returns q.k for pairs of vectors of normal numbers.
 func normalProducts(c *Check, pairs, d int) []float64 {
 	products, q, k := make([]float64, pairs), make([]float64, d), make([]float64, d)
 	for n := range products {
@@ -71,8 +73,8 @@ func draw(c *Check, x []float64) {
 	}
 }
 
-// lessonVariance draws a new key for every query, as the analysis has it, and sets what it finds
-// against what the lesson prints.
+// lessonVariance draws a new key for every query, as the analysis does, and compares the variance
+// with the lesson's printed figures.
 func lessonVariance(c *Check) {
 	const n = 4000
 	listed := demonstration(c)
@@ -97,8 +99,9 @@ func lessonVariance(c *Check) {
 	}
 }
 
-// demonstration is the lesson's own, digit by digit: a thousand queries, and one key for all of
-// them. What it prints as the variance of q.k, and of q.k/sqrt(d), is an estimate of |k|^2.
+// demonstration repeats the lesson's listing to the last printed digit: a thousand queries and a
+// single key. The listing prints estimates of |k|^2 and of |k|^2/d as the variances of q.k and of
+// q.k/sqrt(d). demonstration returns these printed figures.
 func demonstration(c *Check) map[int][2]string {
 	const queries = 1000
 	r := newNumpyRandom(42)

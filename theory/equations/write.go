@@ -9,11 +9,10 @@ import (
 	"attnlab/theory/bridge"
 )
 
-// Printer prints results as lines of text, each as it comes, with the title of its chapter above
-// the first.
+// A Printer prints results as lines of text. The title of a chapter stands above its first row.
 type Printer struct {
 	W          io.Writer
-	Details    bool // a line for each kernel, and the notes and errata
+	Details    bool // print a line for each kernel, the errata and the notes
 	FailedOnly bool
 
 	title  string
@@ -62,12 +61,12 @@ func (p *Printer) Print(r Result) {
 	}
 }
 
-// Head prints what the columns are.
+// Head prints the headings of the columns.
 func (p *Printer) Head() {
 	fmt.Fprintf(p.W, "%-11s %-9s %9s %9s %7s  %s\n", "id", "verdict", "residual", "at most", "kernels", "statement")
 }
 
-// Foot prints how many rows there were of each verdict.
+// Foot prints the number of rows of each verdict.
 func (p *Printer) Foot() {
 	total := 0
 	var parts []string
@@ -80,10 +79,10 @@ func (p *Printer) Foot() {
 	fmt.Fprintf(p.W, "\n%d rows: %s.\n", total, strings.Join(parts, ", "))
 }
 
-// Failed is the number of rows that failed.
+// Failed returns the number of rows that failed.
 func (p *Printer) Failed() int { return p.counts[Fail] }
 
-// closest is the outcome that is closest to failing, a failed one before all.
+// closest returns the outcome that is closest to failing, or one that failed.
 func (r *Result) closest() *Outcome {
 	var worst *Outcome
 	ratio := func(o *Outcome) float64 { return Fact{Residual: o.Residual, Bound: o.Bound}.ratio() }
@@ -96,7 +95,7 @@ func (r *Result) closest() *Outcome {
 	return worst
 }
 
-// kernels says how many kernels claim the row, and how many of these hold it.
+// kernels returns how many of the kernels that claim the row pass it, as "2 of 3".
 func (r *Result) kernels() string {
 	claim, hold := 0, 0
 	for _, o := range r.Outcomes {
@@ -114,10 +113,10 @@ func (r *Result) kernels() string {
 	return fmt.Sprintf("%d of %d", hold, claim)
 }
 
-// figure is a residual or a bound with two digits.
+// figure formats a residual or a bound with two digits.
 func figure(x Number) string { return fmt.Sprintf("%.2g", float64(x)) }
 
-// chapterOf is the title of the chapter that a row stands in.
+// chapterOf returns the title of the chapter of a row.
 func chapterOf(id string) string {
 	for _, c := range Chapters() {
 		if slices.ContainsFunc(c.Rows, func(r Row) bool { return r.ID == id }) {
@@ -127,16 +126,20 @@ func chapterOf(id string) string {
 	return ""
 }
 
-// Page writes results as a Markdown page: the rows by chapter, and the places where the sources are
-// wrong. What depends on the machine is not on it: residuals, and which instruction sets there are.
+// Page writes results as a Markdown page: the rows by chapter, then the errata. It omits what
+// depends on the machine: residuals and instruction sets.
 func Page(w io.Writer, results []Result) {
 	fmt.Fprint(w, `# The executable paper
 
-Every numbered statement of the source documents, as `+"`benchrun equations`"+` checks it: the mathematics in float64, and each kernel that claims the problem within the
-tolerance of package attn/oracle. This page is generated (`+"`go test ./theory/equations -run Page -update`"+`); residuals and bounds are printed by the command.
+This table has every numbered statement of the source documents. `+"`benchrun equations`"+` checks the
+mathematics in float64, and each kernel that claims the problem within the tolerance of package
+attn/oracle. It also prints residuals and bounds. This page is generated:
+`+"`go test ./theory/equations -run Page -update`"+`.
 
-The first letter of an id is its source: T the tutorial, P the paper, D the documentation page, N the notes, L the lesson, M the reference library. Facts are the
-comparisons that a row makes on its mathematics; kernels are the algorithms that claim it.
+The first letter of an id is its source: T the tutorial, P the paper, D the documentation page,
+N the notes, L the lesson, M the reference library. The column facts counts the comparisons that a
+row makes on its mathematics. The column kernels lists the algorithms that claim the row and pass.
+An alias repeats other rows. A row of prose has nothing to compute: the documentation covers it.
 `)
 	title := ""
 	for _, r := range results {
@@ -160,7 +163,7 @@ comparisons that a row makes on its mathematics; kernels are the algorithms that
 		}
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", r.ID, cell(r.Statement), cell(verdict), facts, strings.Join(algos, ", "))
 	}
-	fmt.Fprint(w, "\n## Where the sources are wrong\n\n| erratum | row | what | right | printed |\n|---|---|---|---|---|\n")
+	fmt.Fprint(w, "\n## Where the sources are wrong\n\nThe column right has what `benchrun equations` computes, the column printed what the source prints.\n\n| erratum | row | what | right | printed |\n|---|---|---|---|---|\n")
 	var lines []string
 	for _, r := range results {
 		for _, e := range errata(r) {
@@ -171,7 +174,7 @@ comparisons that a row makes on its mathematics; kernels are the algorithms that
 	fmt.Fprint(w, strings.Join(lines, ""))
 }
 
-// errata are those of a row, each once.
+// errata returns the errata of a row, each once.
 func errata(r Result) []Erratum {
 	var list []Erratum
 	for _, o := range r.Outcomes {
@@ -184,7 +187,7 @@ func errata(r Result) []Erratum {
 	return list
 }
 
-// cell is a text as it may stand in a Markdown table.
+// cell escapes a text for a Markdown table.
 func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "*", `\*`, "_", `\_`, "<", "&lt;").Replace(s)
 }

@@ -6,10 +6,10 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Attention as the source documents write it: index by index, one sum a loop, exponentials as they
-// stand. Nothing of the theory packages is in it. What a person would get wrong is marked.
+// Attention as the source documents write it: one loop for each sum, exponentials without a shift.
+// It uses nothing of the theory packages. The ingredients that are easily mistaken are marked.
 
-// writtenScores is S_ij = sum_a q_ia k_ja / sqrt(d_k).
+// writtenScores returns S_ij = sum_a q_ia k_ja / sqrt(d_k).
 func writtenScores(c *Check, q, k *mat.Dense) *mat.Dense {
 	nq, d := q.Dims()
 	nk, _ := k.Dims()
@@ -27,7 +27,7 @@ func writtenScores(c *Check, q, k *mat.Dense) *mat.Dense {
 	return s
 }
 
-// writtenForm is S_ij = sum_ab q_ia g_ab k_jb.
+// writtenForm returns S_ij = sum_ab q_ia g_ab k_jb.
 func writtenForm(c *Check, q *mat.Dense, g mat.Matrix, k *mat.Dense) *mat.Dense {
 	nq, dq := q.Dims()
 	nk, dk := k.Dims()
@@ -46,8 +46,8 @@ func writtenForm(c *Check, q *mat.Dense, g mat.Matrix, k *mat.Dense) *mat.Dense 
 	return s
 }
 
-// writtenSoftmax is A_ij = exp(S_ij) / Z_i with Z_i = sum_j exp(S_ij), over the keys that the mask
-// shows; a nil mask shows all. A query that sees no key has weights of zero.
+// writtenSoftmax returns A_ij = exp(S_ij) / Z_i and Z_i = sum_j exp(S_ij) over the keys that the
+// mask shows; a nil mask shows all. A query that sees no key has zero weights.
 func writtenSoftmax(c *Check, s *mat.Dense, show func(i, j int) bool) (a *mat.Dense, z []float64) {
 	nq, nk := s.Dims()
 	a, z = mat.NewDense(nq, nk, nil), make([]float64, nq)
@@ -67,7 +67,7 @@ func writtenSoftmax(c *Check, s *mat.Dense, show func(i, j int) bool) (a *mat.De
 	return a, z
 }
 
-// writtenOutput is O_ib = sum_j A_ij v_jb.
+// writtenOutput returns O_ib = sum_j A_ij v_jb.
 func writtenOutput(c *Check, a, v *mat.Dense) *mat.Dense {
 	nq, nk := a.Dims()
 	_, dv := v.Dims()
@@ -84,14 +84,16 @@ func writtenOutput(c *Check, a, v *mat.Dense) *mat.Dense {
 	return o
 }
 
-// written is softmax(Q K^T / sqrt(d_k)) V over the keys that the mask shows.
+// written returns the scores, the weights, and softmax(Q K^T / sqrt(d_k)) V over the keys that the
+// mask shows.
 func written(c *Check, q, k, v *mat.Dense, show func(i, j int) bool) (s, a, o *mat.Dense) {
 	s = writtenScores(c, q, k)
 	a, _ = writtenSoftmax(c, s, show)
 	return s, a, writtenOutput(c, a, v)
 }
 
-// writtenScoreGradient is dA_ij = sum_b dO_ib v_jb and dS_ij = A_ij (dA_ij - sum_k A_ik dA_ik).
+// writtenScoreGradient returns dA_ij = sum_b dO_ib v_jb and dS_ij = A_ij (dA_ij - sum_k A_ik
+// dA_ik).
 func writtenScoreGradient(c *Check, a, v, dO *mat.Dense) (dA, dS *mat.Dense) {
 	nq, nk := a.Dims()
 	_, dv := v.Dims()
@@ -117,7 +119,7 @@ func writtenScoreGradient(c *Check, a, v, dO *mat.Dense) (dA, dS *mat.Dense) {
 	return dA, dS
 }
 
-// entropyOf is -sum_j A_ij log A_ij of each row, as a column.
+// entropyOf returns -sum_j A_ij log A_ij of each row as a column.
 func entropyOf(a *mat.Dense) *mat.Dense {
 	nq, nk := a.Dims()
 	h := mat.NewDense(nq, 1, nil)

@@ -1,4 +1,4 @@
-// Package picture draws what the examples find: curves and matrices, as SVG and PNG files.
+// Package picture draws the results of the examples, curves and matrices, as SVG and PNG files.
 package picture
 
 import (
@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A Curve is numbers over numbers, with a name for the legend.
+// A Curve is a line through points, with a name for the legend.
 type Curve struct {
 	Name   string
 	X, Y   []float64
@@ -23,15 +23,15 @@ type Curve struct {
 	Thin   bool // without dots
 }
 
-// A Chart is curves in one frame.
+// A Chart is a frame with curves.
 type Chart struct {
 	Title, X, Y string
-	LogX        bool    // ticks at every x of the first curve
-	Low, High   float64 // of the vertical axis, if they differ
+	LogX        bool    // logarithmic, with a tick at every x of the first curve
+	Low, High   float64 // range of the vertical axis, if they differ
 	Curves      []Curve
 }
 
-// frame is a plot with its fonts and a title.
+// frame returns an empty plot with fonts and a title.
 func frame(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
@@ -43,7 +43,7 @@ func frame(title, x, y string) *plot.Plot {
 	return p
 }
 
-// Plot draws the chart.
+// Plot returns the plot of the chart.
 func (c *Chart) Plot() (*plot.Plot, error) {
 	p := frame(c.Title, c.X, c.Y)
 	if c.LogX && len(c.Curves) > 0 {
@@ -59,7 +59,7 @@ func (c *Chart) Plot() (*plot.Plot, error) {
 	p.Add(grid)
 	for i, curve := range c.Curves {
 		if len(curve.X) == 0 || len(curve.X) != len(curve.Y) {
-			return nil, fmt.Errorf("%s: curve %s has %d numbers over %d", c.Title, curve.Name, len(curve.Y), len(curve.X))
+			return nil, fmt.Errorf("%s: curve %s: got %d values of y and %d of x, want as many of each, at least 1", c.Title, curve.Name, len(curve.Y), len(curve.X))
 		}
 		at := make(plotter.XYs, len(curve.X))
 		for j, x := range curve.X {
@@ -90,8 +90,8 @@ func (c *Chart) Plot() (*plot.Plot, error) {
 	return p, nil
 }
 
-// Matrix draws numbers from 0, white, to 1, black, row 0 on top; rows and columns have labels,
-// where there are any.
+// Matrix returns the plot of a matrix of numbers from 0, drawn white, to 1, drawn black. Row 0 is
+// on top. Labels may be empty.
 func Matrix(title string, rows [][]float64, left, below []string) *plot.Plot {
 	p := frame(title, "", "")
 	p.Title.TextStyle.Font = canvas.Sans(10)
@@ -99,7 +99,7 @@ func Matrix(title string, rows [][]float64, left, below []string) *plot.Plot {
 	h := plotter.NewHeatMap(matrix(rows), palette.Reverse(shades).Palette(256))
 	h.Min, h.Max = 0, 1
 	p.Add(h)
-	upward := make([]string, len(left)) // the axis goes up, and rows go down
+	upward := make([]string, len(left)) // y grows upward, row numbers grow downward
 	for i, s := range left {
 		upward[len(left)-1-i] = s
 	}
@@ -117,23 +117,22 @@ func Matrix(title string, rows [][]float64, left, below []string) *plot.Plot {
 	return p
 }
 
-// matrix is rows of numbers as a grid, whose y goes upward.
+// matrix is a matrix as a grid, whose y grows upward.
 type matrix [][]float64
 
-// Dims is the number of columns and of rows.
+// Dims returns the number of columns and of rows.
 func (m matrix) Dims() (c, r int) { return len(m[0]), len(m) }
 
-// Z is a number, held within what there are colours for.
+// Z returns a number of the matrix, clamped to the range of the colours.
 func (m matrix) Z(c, r int) float64 { return min(max(m[len(m)-1-r][c], 0), 1) }
 
-// X is the place of a column.
+// X returns the place of a column.
 func (m matrix) X(c int) float64 { return float64(c) }
 
-// Y is the place of a row.
+// Y returns the place of a row.
 func (m matrix) Y(r int) float64 { return float64(r) }
 
-// Save draws plots in rows and columns into path.svg and path.png; a nil plot leaves its place
-// empty.
+// Save draws a grid of plots into path.svg and path.png. A nil plot leaves its place empty.
 func Save(path string, width, height vg.Length, plots [][]*plot.Plot) error {
 	return canvas.Save(path, width, height, func(area draw.Canvas) error {
 		tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: 10, PadY: 10}

@@ -11,8 +11,9 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// A chart and a matrix become pictures: the SVG has the words, and the PNG colours where there is
-// something to see.
+// TestSave checks that the SVG of a chart and a matrix has their words, and that the PNG has the
+// colours of the curve and of the weights. It also checks the errors of an empty curve and of a
+// missing folder.
 func TestSave(t *testing.T) {
 	c := Chart{Title: "Rising", X: "keys", Y: "part", LogX: true, Low: 0, High: 1, Curves: []Curve{
 		{Name: "up", X: []float64{4, 8, 16}, Y: []float64{.1, .5, .9}}, {Name: "level", X: []float64{4, 16}, Y: []float64{.5, .5}, Dashed: true, Thin: true},
@@ -56,18 +57,18 @@ func TestSave(t *testing.T) {
 		}
 	}
 	if blue < 50 || black < 1000 {
-		t.Errorf("%d dots of the first curve's colour, %d black ones, of the weight of 1", blue, black)
+		t.Errorf("got %d pixels of the first curve's colour and %d black ones, want at least 50 and 1000", blue, black)
 	}
 	if _, err := (&Chart{Curves: []Curve{{Name: "nothing"}}}).Plot(); err == nil || !strings.Contains(err.Error(), "nothing") {
 		t.Errorf("a curve without points: %v", err)
 	}
 	if err := Save(filepath.Join(path, "nowhere"), vg.Centimeter, vg.Centimeter, [][]*plot.Plot{{p}}); err == nil {
-		t.Error("saved where there is no folder")
+		t.Error("saved into a missing folder: no error")
 	}
 }
 
-// Row 0 of a matrix is on top, where the axis has its largest y, and numbers are held within the
-// colours.
+// TestMatrix checks that row 0 of a matrix has the largest y, and that numbers are clamped to the
+// range of the colours.
 func TestMatrix(t *testing.T) {
 	m := matrix{{.5, -1, 2}, {.1, .2, .3}}
 	if c, r := m.Dims(); c != 3 || r != 2 {

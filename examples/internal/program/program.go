@@ -1,5 +1,5 @@
-// Package program is what the examples have around what they show: a command line, a run folder,
-// Ctrl-C, progress on a terminal, and training that can be interrupted and resumed.
+// Package program is the frame that the examples share: a command line, a run folder, Ctrl-C,
+// progress on a terminal, and training that can be interrupted and resumed.
 package program
 
 import (
@@ -18,7 +18,7 @@ import (
 	"attnlab/nn"
 )
 
-// ErrInterrupted is that Ctrl-C ended a training, which can go on.
+// ErrInterrupted reports that Ctrl-C or SIGTERM stopped a training that can be resumed.
 var ErrInterrupted = errors.New("interrupted")
 
 // Exit codes of the examples.
@@ -27,8 +27,8 @@ const (
 	exitIncomplete = 3
 )
 
-// Main runs a program and ends the process. The first Ctrl-C cancels the context, the second one
-// ends the process at once.
+// Main runs a program and exits. The first Ctrl-C cancels the context; the second one ends the
+// process at once.
 func Main(name string, program func(ctx context.Context, args []string, out, progress io.Writer) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -37,7 +37,7 @@ func Main(name string, program func(ctx context.Context, args []string, out, pro
 	os.Exit(exit(name, err, os.Stderr))
 }
 
-// exit says what went wrong, and with which code the process ends.
+// exit prints an error and returns the exit code.
 func exit(name string, err error, to io.Writer) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -49,7 +49,7 @@ func exit(name string, err error, to io.Writer) int {
 	return exitFailed
 }
 
-// BestISA is the last instruction set that this machine has.
+// BestISA returns the last instruction set in [asm.Levels] that this machine has.
 func BestISA() (isa string) {
 	for _, l := range asm.Levels() {
 		if l.Available {
@@ -59,8 +59,9 @@ func BestISA() (isa string) {
 	return isa
 }
 
-// On is a kernel and products on an instruction set, and the team of so many threads that both run
-// on, to be closed. Kernel naive knows no instruction set, and runs beside products on any.
+// On returns a kernel and a multiplier for an instruction set, with the team of threads that both
+// use. The caller closes the team. Kernel naive exists as portable Go only; it can be combined with
+// a multiplier of any instruction set.
 func On(kernel, isa string, threads int) (on nn.On, team *attn.Team, err error) {
 	own := isa
 	if kernel == "naive" {
@@ -76,5 +77,5 @@ func On(kernel, isa string, threads int) (on nn.On, team *attn.Team, err error) 
 			return nn.On{Kernel: k, Products: nn.NewMultiplier(l.Ops, team)}, team, nil
 		}
 	}
-	return on, nil, fmt.Errorf("instruction set %s is not available here: the best one is %s", isa, BestISA())
+	return on, nil, fmt.Errorf("instruction set %s is not available here: choose %s", isa, BestISA())
 }

@@ -17,6 +17,7 @@ import (
 	"attnlab/nn"
 )
 
+// some is the settings of a made-up program.
 type some struct {
 	N int
 	S string
@@ -27,6 +28,7 @@ func someFlags(set *flag.FlagSet, s *some) {
 	set.StringVar(&s.S, "s", s.S, "a text")
 }
 
+// TestBegin checks the settings, the folder and the errors of new and of resumed runs.
 func TestBegin(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs", "r")
 	begin := func(args ...string) (some, *Run, error) {
@@ -37,7 +39,7 @@ func TestBegin(t *testing.T) {
 		t.Fatalf("%v, %+v, %v", s, r, err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Error("there is a folder before it is opened")
+		t.Error("the folder exists before Open")
 	}
 	if err := r.Open(); err != nil {
 		t.Fatal(err)
@@ -62,10 +64,11 @@ func TestBegin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := begin("-resume", "-o", dir); err == nil || !strings.Contains(err.Error(), settingsFile) {
-		t.Errorf("settings that were cut: %v", err)
+		t.Errorf("truncated settings: %v", err)
 	}
 }
 
+// TestExit checks the exit code and the message of each kind of error.
 func TestExit(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -75,7 +78,7 @@ func TestExit(t *testing.T) {
 		{nil, 0, ""},
 		{flag.ErrHelp, 0, ""},
 		{errors.New("no"), exitFailed, "test: no\n"},
-		{fmt.Errorf("%w: to go on", ErrInterrupted), exitIncomplete, "test: interrupted: to go on\n"},
+		{fmt.Errorf("%w: to resume", ErrInterrupted), exitIncomplete, "test: interrupted: to resume\n"},
 	} {
 		var to bytes.Buffer
 		if code := exit("test", test.err, &to); code != test.code || to.String() != test.says {
@@ -84,8 +87,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// Elsewhere than on a terminal there is a line for each tenth, those that are done already left
-// out.
+// TestProgress checks that, where the output is no terminal, there is a line for each tenth except
+// the tenths that are already done.
 func TestProgress(t *testing.T) {
 	var to bytes.Buffer
 	tell, end := Progress(&to, "steps", 31, 100)
@@ -99,6 +102,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestOn checks the kernel, the team and the errors of On.
 func TestOn(t *testing.T) {
 	for _, kernel := range []string{"naive", "tiled", "flash"} {
 		on, team, err := On(kernel, BestISA(), 2)
@@ -111,15 +115,15 @@ func TestOn(t *testing.T) {
 		team.Close()
 	}
 	if _, _, err := On("naive", "mmx", 1); err == nil || !strings.Contains(err.Error(), BestISA()) {
-		t.Errorf("an instruction set that there is not: %v", err)
+		t.Errorf("unknown instruction set: %v", err)
 	}
 	if _, _, err := On("flash", "mmx", 1); err == nil {
-		t.Error("a kernel that there is not: no error")
+		t.Error("unknown kernel: no error")
 	}
 }
 
-// A training that is interrupted has saved all its steps and says how to go on; one that fails
-// keeps what it saved before.
+// TestTrain checks that an interrupted training has saved all its steps and names the command that
+// resumes it, that it resumes to the same losses, and that a damaged checkpoint is an error.
 func TestTrain(t *testing.T) {
 	trainer := func() *nn.Trainer {
 		on, team, err := On("flash", "go", 1)
@@ -159,7 +163,7 @@ func TestTrain(t *testing.T) {
 			cancel()
 		}
 	}
-	if err := r.Train(ctx, begun, 10); !errors.Is(err, ErrInterrupted) || !strings.Contains(err.Error(), "after 6 of 10 steps; to go on: go run ./examples/test -resume -o "+dir) {
+	if err := r.Train(ctx, begun, 10); !errors.Is(err, ErrInterrupted) || !strings.Contains(err.Error(), "after 6 of 10 steps; to resume: go run ./examples/test -resume -o "+dir) {
 		t.Fatalf("interrupted: %v", err)
 	}
 	if _, err := os.Stat(r.Path("loss.svg")); err != nil {
@@ -174,6 +178,6 @@ func TestTrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.Train(t.Context(), trainer(), 10); err == nil || !strings.Contains(err.Error(), "cut off") {
-		t.Errorf("a checkpoint that was cut: %v", err)
+		t.Errorf("truncated checkpoint: %v", err)
 	}
 }

@@ -17,15 +17,17 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// checkpointFile holds what a training goes on from.
+// checkpointFile holds the state that a training resumes from.
 const checkpointFile = "checkpoint"
 
-// Train takes steps until there are so many, from the checkpoint on if the run is resumed, and
-// saves one now and then and at the end, when it also draws the losses. If the context is
-// cancelled, it saves and draws what there is, and its error says how to go on.
+// Train trains until the given number of steps is done. A resumed run starts at its checkpoint.
+// Train saves a checkpoint after every r.Every steps and at the end, and then draws the losses. If
+// the context is cancelled, it saves and draws what is done and returns [ErrInterrupted] with the
+// command that resumes.
 func (r *Run) Train(ctx context.Context, t *nn.Trainer, steps int64) error {
 	if r.Resume {
-		if err := t.Load(r.Path(checkpointFile)); err != nil && !errors.Is(err, os.ErrNotExist) { // without one it begins
+		// A run that was interrupted before its first checkpoint starts again.
+		if err := t.Load(r.Path(checkpointFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
@@ -56,18 +58,18 @@ func (r *Run) Train(ctx context.Context, t *nn.Trainer, steps int64) error {
 		return err
 	}
 	if t.Done() < steps {
-		return fmt.Errorf("%w after %d of %d steps; to go on: go run ./examples/%s -resume -o %s", ErrInterrupted, t.Done(), steps, r.name, r.Dir)
+		return fmt.Errorf("%w after %d of %d steps; to resume: go run ./examples/%s -resume -o %s", ErrInterrupted, t.Done(), steps, r.name, r.Dir)
 	}
 	return nil
 }
 
-// draw draws the losses, and their means over the last steps.
+// draw draws the loss of each step, and the moving average.
 func (r *Run) draw(losses []float64) error {
 	if len(losses) == 0 {
 		return nil
 	}
 	const window = 25
-	each, mean := picture.Curve{Name: "a step", Thin: true}, picture.Curve{Name: fmt.Sprintf("mean of %d", window), Thin: true}
+	each, mean := picture.Curve{Name: "each step", Thin: true}, picture.Curve{Name: fmt.Sprintf("mean of %d", window), Thin: true}
 	sum := 0.0
 	for i, loss := range losses {
 		if sum += loss; i >= window {
@@ -87,8 +89,8 @@ func (r *Run) draw(losses []float64) error {
 	return picture.Save(r.Path("loss"), 17*vg.Centimeter, 10*vg.Centimeter, [][]*plot.Plot{{p}})
 }
 
-// Progress tells how much of something is done: a bar on a terminal, elsewhere a line for each
-// tenth.
+// Progress returns a function that reports how much is done, and one that ends the report. On a
+// terminal it is a progress bar; elsewhere it is a line for each tenth.
 func Progress(to io.Writer, what string, done, all int64) (tell func(done int64, about string), end func()) {
 	if f, ok := to.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		bar := progressbar.NewOptions64(
