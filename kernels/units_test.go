@@ -14,18 +14,19 @@ import (
 	"attnlab/kernels/linear"
 )
 
-var allUnits = flag.Bool("units", false, "TestUnits takes each loop of a set alone, too")
+var allUnits = flag.Bool("units", false, "TestUnits takes every set, and each loop of a set alone, too")
 
 // TestUnits runs the core of the suite on portable loops with one unit of a set. A unit is what a
 // set may supply alone: the loops of the lazy softmax together, a packing with all loops that read
-// it, or any other loop.
+// it, or any other loop. By default it takes the softmax and the packing of the last set.
 func TestUnits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: the loops of a set are tested together")
 	}
 	o := attntest.Options{Hold: .25, HoldNarrow: .5, HoldGrad: .5, Core: true}
-	for _, l := range asmtest.Levels(t) {
-		if l.ISA == "go" {
+	levels := asmtest.Levels(t)
+	for i, l := range levels {
+		if l.ISA == "go" || i < len(levels)-1 && !*allUnits {
 			continue
 		}
 		for _, u := range units(l.Ops) {

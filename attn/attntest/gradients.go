@@ -139,6 +139,9 @@ func (s *Subject) Gradient(c cases.Case) (v oracle.Verdict, err error) {
 	if err := same(outputs, collect(x.a, nil)); err != nil {
 		return v, fmt.Errorf("the backward pass changed an output of the forward pass: %w", err)
 	}
+	if !repeats(c) {
+		return v, nil
+	}
 	if err := s.afterNaN(x); err != nil {
 		return v, err
 	}

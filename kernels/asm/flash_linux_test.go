@@ -238,7 +238,7 @@ func TestFlashAgainstScoreAndExp(t *testing.T) {
 				}
 			}
 		})
-		if left < 50 {
+		if left < 15 {
 			t.Errorf("%s: only %d calls left early", o.ISA, left)
 		}
 	}

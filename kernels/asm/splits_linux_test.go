@@ -91,7 +91,7 @@ func flashSplits(t *testing.T, l *loops, power *powerLoops, o *Ops) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	left, rounds := 0, 40
 	if testing.Short() {
-		rounds = 20
+		rounds = 10
 	}
 	for round := range rounds {
 		d := []int{500, 1000, 3000}[round%3]

@@ -148,7 +148,7 @@ func TestTilesOfSplits(t *testing.T) {
 			}
 			at := fmt.Sprintf("%s, %d queries of %d heads, %v", l.ISA, c.nq, c.group, c.mask)
 			for _, careful := range []bool{false, true} {
-				if careful && c.kv != attn.F32 {
+				if careful && (c.kv != attn.F32 || c.group > 20) { // rows by definition take long
 					break
 				}
 				if careful {

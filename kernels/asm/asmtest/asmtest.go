@@ -54,26 +54,27 @@ func Packs(ops *asm.Ops) bool { return ops.Pack.Size(asm.Keys, ops.Shape.Group, 
 
 // All returns the loops of the instruction sets that this machine has, and portable loops in the
 // geometries of the others, so that each geometry is tested on every machine. With -short it
-// returns only the machine's sets, and the core of the suite is enough for all but the fastest.
+// returns only the machine's sets.
 //
-// Sets that have a packing are listed twice. The first runs the core and packs where that pays,
-// which few problems of the suite are large enough for. The second packs every problem, and runs
-// the whole suite.
+// A set that has a packing is listed twice: packing where that pays, which few problems of the
+// suite are large enough for, and packing every problem. The core of the suite is enough for all
+// but the last set without a packing and the sets that pack every problem.
 func All(t testing.TB) (all []Loops) {
 	t.Helper()
+	fastest := 0 // of the sets without a packing
 	for _, l := range available(t) {
-		packs := Packs(l.Ops)
-		all = append(all, Loops{l.ISA, l.Ops, l.ISA == "go" && Core() || packs})
-		if packs {
+		if !Packs(l.Ops) {
+			fastest = len(all)
+		}
+		all = append(all, Loops{l.ISA, l.Ops, true})
+		if Packs(l.Ops) {
 			always := *l.Ops
 			always.Pack = l.Ops.Pack.Always()
 			all = append(all, Loops{l.ISA + ", always packed", &always, false})
 		}
 	}
+	all[fastest].Core = false
 	if testing.Short() {
-		for i := range all[:len(all)-1] {
-			all[i].Core = true
-		}
 		return all
 	}
 	for _, g := range []Loops{
