@@ -10,20 +10,20 @@ import (
 	"attnlab/harness/run"
 )
 
-// An alone is a plan that answers the sequences of a ragged call one by one, each through a plan of
-// its own length: what a ragged batch is held against.
+// alone is a plan that computes the sequences of a ragged call one by one, each by a plan of its
+// own length. It is what a ragged batch is compared with.
 type alone struct {
 	plans []attn.Plan
 	calls []*attn.Args
 }
 
-// checkAlone is Check for an alone: the scratch of all its plans.
+// checkAlone returns the scratch of all plans of an alone, or why there is none.
 func checkAlone(k attn.Kernel, p attn.Problem, at run.Point) (scratch int64, err error) {
 	if p.Want&(attn.WantWeights|attn.WantScores) != 0 {
-		return 0, errors.New("ragged-alone: weights and scores have a row as long as the capacity, which no sequence alone fills")
+		return 0, errors.New("ragged-alone: rows of weights and scores are as long as the capacity, which one sequence does not fill; leave weights and scores out, or use ragged")
 	}
 	if at.Pass != "forward" {
-		return 0, fmt.Errorf("ragged-alone: the %s pass of sequences one by one is not measured", at.Pass)
+		return 0, fmt.Errorf("ragged-alone: the %s pass of sequences one by one is not measured; use --pass forward", at.Pass)
 	}
 	for _, n := range at.Alone() {
 		s, err := k.Check(sequence(p, n.Q, n.KV), at.Threads)
@@ -35,6 +35,7 @@ func checkAlone(k attn.Kernel, p attn.Problem, at run.Point) (scratch int64, err
 	return scratch, nil
 }
 
+// planAlone plans each sequence of a ragged call.
 func planAlone(k attn.Kernel, p attn.Problem, at run.Point, a *attn.Args, team *attn.Team) (attn.Plan, error) {
 	s := new(alone)
 	for b, n := range at.Alone() {
@@ -52,7 +53,7 @@ func planAlone(k attn.Kernel, p attn.Problem, at run.Point, a *attn.Args, team *
 	return s, nil
 }
 
-// Forward answers the call that the plan was made for.
+// Forward computes the call that the plan was made for.
 func (s *alone) Forward(*attn.Args) {
 	for i, p := range s.plans {
 		p.Forward(s.calls[i])
@@ -75,13 +76,13 @@ func (s *alone) Close() (err error) {
 	return err
 }
 
-// sequence is the problem of one sequence of a ragged batch.
+// sequence returns the problem of one sequence of a ragged batch.
 func sequence(p attn.Problem, nq, nk int) attn.Problem {
 	p.Ragged, p.Batch, p.SeqQ, p.SeqKV = false, 1, nq, nk
 	return p
 }
 
-// sequenceArgs is sequence b of a ragged call, as a call of problem one.
+// sequenceArgs returns sequence b of a ragged call, as a call of problem one.
 func sequenceArgs(p *attn.Problem, a *attn.Args, b int, one *attn.Problem) *attn.Args {
 	c := *a
 	first := int(a.QStart[b])
@@ -111,7 +112,7 @@ func sequenceArgs(p *attn.Problem, a *attn.Args, b int, one *attn.Problem) *attn
 	return &c
 }
 
-// fromRow moves the beginning of a tensor to one of its rows.
+// fromRow makes a tensor begin at one of its rows.
 func fromRow(t *attn.Tensor, row int) {
 	n := row * t.SS
 	switch t.Type {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the CPU time of this thread, or of the process if there are several threads.
+// cpuTime returns the CPU time of this thread, or of the process if there are several threads.
 func cpuTime(threads int) time.Duration {
 	id := int32(unix.CLOCK_THREAD_CPUTIME_ID)
 	if threads > 1 {

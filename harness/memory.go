@@ -8,35 +8,39 @@ import (
 	"time"
 )
 
-// A Memory is what one call costs besides its operands. A figure is nil where the system does not
-// tell it, or where calls run in another process, which does not: 0 is a measurement.
+// Memory is what one call needs besides its operands. A figure is nil where the system does not
+// tell it, or where the calls run in another process; 0 is a measurement.
 type Memory struct {
-	Scratch *int64 `json:"scratch"`  // what the plan says it holds
-	PeakRSS *int64 `json:"peak_rss"` // growth of the process, from inputs in place to its highest point in planning and one call; of a Remote, in one call
-	Bytes   *int64 `json:"bytes"`    // allocated on the Go heap by a call in steady state
-	Allocs  *int64 `json:"allocs"`
+	// Scratch is what the plan holds, in bytes.
+	Scratch *int64 `json:"scratch"`
+	// PeakRSS is how far resident memory grew above the inputs, in bytes: at most in planning and
+	// one call, or in one call of an attn.Remote.
+	PeakRSS *int64 `json:"peak_rss"`
+	// Bytes and Allocs are what one call in steady state allocates on the Go heap.
+	Bytes  *int64 `json:"bytes"`
+	Allocs *int64 `json:"allocs"`
 }
 
-// Allocations are counted over up to steadyCalls calls, so that one of the runtime's own rounds
-// down to 0 a call, its bytes with it. A slow kernel gets one call, which the runtime's own are not
-// divided by: so of a few tries the least counts, because a call's own allocations are in each.
+// Allocations are counted over steadyCalls calls if these are short. An allocation of the runtime's
+// own then rounds down to 0 a call, and its bytes with it. A slow kernel gets only one call a try.
+// The least count of several tries is its own, because each call makes its own allocations.
 const (
 	steadyCalls = 5
-	steadyTime  = 100 * time.Millisecond // of calls that are counted together
+	steadyTime  = 100 * time.Millisecond // of the calls that are counted together
 	steadyTries = 5
 	triesTime   = 2 * time.Second // after which no other try begins
 )
 
-// Weigh measures what a workload costs in memory. It is meant for a process of its own: what an
-// earlier job left behind would count.
-func Weigh(w *Workload) (m Memory, err error) {
+// MeasureMemory measures the memory of a workload. It wants a process of its own, since it would
+// count what an earlier job left behind.
+func MeasureMemory(w *Workload) (m Memory, err error) {
 	j, err := w.Prepare()
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	// Garbage goes back to the system before the watch begins and is left alone while it lasts: a
-	// collection would return pages unseen.
+	// Return garbage to the system before the watch, and collect none during it: a collection would
+	// return pages unseen.
 	debug.FreeOSMemory()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	peak := watchRSS(os.Getpid())
@@ -44,7 +48,7 @@ func Weigh(w *Workload) (m Memory, err error) {
 		return m, err
 	}
 	elsewhere := remote(j)
-	if elsewhere != nil { // where the inputs are in place since the plan was made
+	if elsewhere != nil { // its inputs are in place since it planned
 		peak = watchRSS(elsewhere.Process())
 	}
 	first, err := j.Run(1)
@@ -52,7 +56,7 @@ func Weigh(w *Workload) (m Memory, err error) {
 		return m, err
 	}
 	m.PeakRSS = peak()
-	if elsewhere != nil { // what else it holds is not known
+	if elsewhere != nil { // its scratch and heap are not known
 		return m, nil
 	}
 	scratch := j.Scratch()
@@ -71,15 +75,14 @@ func Weigh(w *Workload) (m Memory, err error) {
 	return m, nil
 }
 
-// allocated says what one of so many calls allocates, and how long they took.
-func allocated(j Job, calls int) (bytes, allocs int64, took time.Duration, err error) {
+// allocated makes n calls. It returns what one of them allocates, and the time they took together.
+func allocated(j Job, n int) (bytes, allocs int64, took time.Duration, err error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	t, err := j.Run(calls)
+	t, err := j.Run(n)
 	runtime.ReadMemStats(&after)
-	n := int64(calls)
-	if allocs = int64(after.Mallocs-before.Mallocs) / n; allocs > 0 {
-		bytes = int64(after.TotalAlloc-before.TotalAlloc) / n
+	if allocs = int64(after.Mallocs-before.Mallocs) / int64(n); allocs > 0 {
+		bytes = int64(after.TotalAlloc-before.TotalAlloc) / int64(n)
 	}
 	return bytes, allocs, t.Wall, err
 }

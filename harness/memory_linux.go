@@ -7,8 +7,8 @@ import (
 	"attnlab/harness/machine"
 )
 
-// watchRSS notes the resident memory of a process; the function it returns says how far above that
-// it has been since.
+// watchRSS notes the resident memory of a process. The function it returns reports how far above
+// that the memory has been since, nil if the system does not tell.
 func watchRSS(process int) (peak func() *int64) {
 	none := func() *int64 { return nil }
 	dir := fmt.Sprintf("/proc/%d/", process)

@@ -3,7 +3,7 @@ package harness
 import "golang.org/x/sys/unix"
 
 // pin keeps the calling thread on one CPU, the last one that it may use, until release is called.
-// Where the system refuses, it stays free.
+// Where the system refuses, pin does nothing.
 func pin() (release func()) {
 	var may, one unix.CPUSet
 	if unix.SchedGetaffinity(0, &may) != nil {

@@ -7,6 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// TestPin checks that a pinned thread may use one CPU, one of those it might use before, and that a
+// released one may use them all again.
 func TestPin(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

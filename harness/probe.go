@@ -10,44 +10,39 @@ import (
 	"attnlab/harness/machine"
 )
 
-// Probes are the loops that say what the machine can do, in one instruction set.
+// Probes are loops that measure what the machine can do, in one instruction set.
 type Probes struct {
-	Peak func(n int) int64         // n rounds of independent fused multiply-adds; returns the floating-point operations done
-	Read func(x []float32) float32 // reads all of x as fast as memory gives it
-
-	// n rounds of additions, each a cycle after the one before, and of instructions that wait for
-	// none; they return how many. nil: nobody looks.
+	// Peak does n rounds of independent fused multiply-adds and returns their floating-point
+	// operations.
+	Peak func(n int) int64
+	// Read reads all of x as fast as memory gives it.
+	Read func(x []float32) float32
+	// Chain does n rounds of additions, each of which waits a cycle for the one before, and returns
+	// their number. Slots does n rounds of independent instructions and returns theirs. If Slots is
+	// nil, the instructions begun in a cycle are not measured.
 	Chain, Slots func(n int) int64
 }
 
 // A Probe measures the machine's rate right now, in FLOP/s or bytes/s.
 type Probe func() float64
 
-// ProbeTime is how long a probe lasts, each side of a sample: on a Zen 5 with 1400 interruptions a
-// second, of 37 µs, two probes of 4 ms agreed in 43 of 100 samples, and of this in 89.
-var ProbeTime = 16 * time.Millisecond
+// firstRounds is the number of rounds of Peak that calibration begins with.
+const firstRounds = 256
 
-// SlotReadings are the short readings of how many instructions a cycle begins, each side of a
-// sample: so short and so many that interruptions are in few of them. On a Zen 5 with 1400 in a
-// second, of 37 µs, three of ten that took four times as long were late in most samples, and seemed
-// to begin .82 of what the CPU did.
-var SlotReadings = 40
-
-const probeFirst = 256 // rounds of the first try
-
-// ForPeak measures floating-point operations per second, on all of the team's threads at once.
-func (p Probes) ForPeak(team *attn.Team) Probe {
-	return calibrated(team, probeFirst, func(_, n int) int64 { return p.Peak(n) })
+// ForPeak returns a probe of floating-point operations per second, on all threads of the team at
+// once.
+func (p Probes) ForPeak(team *attn.Team, e Effort) Probe {
+	return calibrated(team, e, firstRounds, func(_, n int) int64 { return p.Peak(n) })
 }
 
-// ForRead measures bytes per second over the memory that the measured calls read, each thread
-// reading its share of it.
-func (p Probes) ForRead(team *attn.Team, x []float32) Probe {
+// ForRead returns a probe of bytes per second. The threads of the team read x at once, each its
+// share.
+func (p Probes) ForRead(team *attn.Team, x []float32, e Effort) Probe {
 	if len(x) == 0 {
 		return func() float64 { return 0 }
 	}
 	workers := team.Workers()
-	return calibrated(team, 1, func(i, n int) int64 {
+	return calibrated(team, e, 1, func(i, n int) int64 {
 		share := x[i*len(x)/workers : (i+1)*len(x)/workers]
 		for range n {
 			p.Read(share)
@@ -56,52 +51,54 @@ func (p Probes) ForRead(team *attn.Team, x []float32) Probe {
 	})
 }
 
-// ForSlots measures how many instructions a cycle begins, on all of the team's threads at once: the
-// least of them; 0 if nobody looks.
-func (p Probes) ForSlots(team *attn.Team) Probe {
+// ForSlots returns a probe of instructions begun in a cycle: the least among the threads of the
+// team, which are measured at once. It reads 0 without Slots.
+func (p Probes) ForSlots(team *attn.Team, e Effort) Probe {
 	if p.Slots == nil {
 		return func() float64 { return 0 }
 	}
 	workers := team.Workers()
+	readings := e.orDefault().Readings
 	each, least := make([]Probe, workers), make([]float64, workers)
 	for i := range each {
-		each[i] = machine.Slots(p.Chain, p.Slots, SlotReadings)
+		each[i] = machine.Slots(p.Chain, p.Slots, readings)
 	}
 	return func() float64 {
 		var met atomic.Int64
 		team.Run(workers, func(_, thread int) {
-			meet(&met, workers) // so that each has a worker of its own
+			meet(&met, workers) // or one worker may take two shares
 			least[thread] = each[thread]()
 		})
 		return slices.Min(least)
 	}
 }
 
-// calibrated measures the work that the threads of a team do together in a second, each doing n
-// parts of it, with n such that it takes ProbeTime.
-func calibrated(team *attn.Team, n int, work func(thread, n int) int64) Probe {
+// calibrated returns a probe of the work that the threads of a team do together in a second. Each
+// does n parts of the work, where n is raised until they take the time of a probe.
+func calibrated(team *attn.Team, e Effort, n int, work func(thread, n int) int64) Probe {
+	least := e.orDefault().Probe
 	return func() float64 {
 		for {
 			done, took := together(team, n, work)
-			if took >= ProbeTime {
+			if took >= least {
 				return float64(done) / took.Seconds()
 			}
-			n = grow(n, took, ProbeTime)
+			n = grow(n, took, least)
 		}
 	}
 }
 
-// Threads that wake up on one CPU do their work one after the other, until the scheduler parts them
-// some milliseconds later. Before several threads are timed they take turns of a few parts of the
-// work, until all have finished one at the same time but for this.
+// Threads that wake up on one CPU run one after the other, until the scheduler moves them apart
+// some milliseconds later. So before several threads are timed, they do short turns of the work
+// until all finish one turn at the same time.
 const (
-	apart         = 200 * time.Microsecond
-	turnsPerProbe = 16 // that its work would make
-	maxTurns      = 64
+	sameTime      = 200 * time.Microsecond // between the first and the last to finish a turn
+	turnsPerProbe = 16                     // the work of a probe over that of a turn
+	maxTurns      = 64                     // after which the threads are timed as they are
 )
 
-// together has each thread of a team do n parts of its work, and says what that comes to and how
-// long it took.
+// together has each thread of a team do n parts of its work. It returns the work done and the time
+// it took.
 func together(team *attn.Team, n int, work func(thread, n int) int64) (done int64, took time.Duration) {
 	workers := team.Workers()
 	if workers == 1 {
@@ -113,7 +110,7 @@ func together(team *attn.Team, n int, work func(thread, n int) int64) (done int6
 	var sum, from atomic.Int64
 	finished := make([]atomic.Int64, workers*maxTurns) // since begin
 	team.Run(workers, func(_, thread int) {
-		// A worker that waits for the others cannot take a second share while one of them wakes up.
+		// A worker that waits here cannot take the share of one that still wakes up.
 		meet(&met[0], workers)
 		for turn := range maxTurns {
 			work(thread, max(1, n/turnsPerProbe))
@@ -126,7 +123,7 @@ func together(team *attn.Team, n int, work func(thread, n int) int64) (done int6
 			for i := range all {
 				first, last = min(first, all[i].Load()), max(last, all[i].Load())
 			}
-			if time.Duration(last-first) < apart {
+			if time.Duration(last-first) < sameTime {
 				break
 			}
 		}
@@ -135,9 +132,9 @@ func together(team *attn.Team, n int, work func(thread, n int) int64) (done int6
 	return sum.Load(), time.Since(begin) - time.Duration(from.Load())
 }
 
-// meet returns when so many have called it, and says to one of them that it was the last. Who waits
-// lets other goroutines run only if there are fewer processors than workers: a goroutine locked to
-// its thread, as the one that takes samples is, would have to be woken up again.
+// meet returns when it has been called all times, and reports to one caller that it was the last. A
+// waiting caller spins: the goroutine that takes samples is locked to its thread, and would have to
+// be woken up if it let others run. With fewer processors than callers it does let them run.
 func meet(here *atomic.Int64, all int) (last bool) {
 	if here.Add(1) == int64(all) {
 		return true
@@ -150,9 +147,9 @@ func meet(here *atomic.Int64, all int) (last bool) {
 	return false
 }
 
-// grow says how many calls to try next when n calls took less time than wanted: a fifth more than
-// the measurement asks for, and never more than a hundredfold, because the first calls are slow and
-// the clock is coarse.
+// grow returns the number of calls to try next when n calls took less time than wanted: a fifth
+// more than proportion asks for. It is at most a hundred times n, because the first calls are slow
+// and the clock is coarse.
 func grow(n int, took, want time.Duration) int {
 	next := 100 * float64(n)
 	if took > 0 {

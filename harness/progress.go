@@ -5,22 +5,23 @@ import (
 	"time"
 
 	"attnlab/harness/run"
-	"attnlab/harness/stats"
 )
 
-// Progress is how far long work has come, between two measurements.
+// Progress is the state of long work between two measurements.
 type Progress struct {
-	Phase       string        // what is going on
-	Done, Total int           // steps of the whole; Total is an estimate while the intervals decide
-	Point       run.Point     // what is measured next
-	Width       float64       // how far the interval of what is known of it reaches from the median, as a part of it; +Inf without one
-	Left        time.Duration // estimate of the time to the end; negative while there is nothing to go by
+	Phase       string    // plan, verify, round 3, ...
+	Done, Total int       // steps; Total is an estimate while the intervals decide
+	Point       run.Point // what is measured next
+	// Width is the half-width of the interval of the point's median, relative to the median; +Inf
+	// while there is no interval.
+	Width float64
+	// Left is the estimated time to the end, negative while it is unknown.
+	Left time.Duration
 }
 
-// Needed is how many values, of which there are n, a sample should have for its interval, which
-// reaches width from its median, to reach no farther than precision: it shrinks with the square
-// root of their number. It is no less than n, nor than least, which is what there must be for an
-// interval.
+// Needed returns the number of values that narrow the interval of a median from width to precision,
+// both relative to the median. The interval of n values shrinks with the square root of n. The
+// result is at least n, and at least least, the fewest that have an interval.
 func Needed(n int, width, precision float64, least int) int {
 	need := max(n, least)
 	if w := width / precision; w > 1 && !math.IsInf(w, 0) {
@@ -29,9 +30,9 @@ func Needed(n int, width, precision float64, least int) int {
 	return need
 }
 
-// NeededFor is how many samples a cell needs in all to have so many accepted, if of its n samples
-// so many are and the share stays; of cells without samples, or without accepted ones, it is told
-// no more than that they need one for each that they lack.
+// NeededFor returns the number of samples after which a cell should have as many accepted ones as
+// wanted, if the share accepted among its n samples stays the same. Without an accepted sample it
+// assumes that all further ones are.
 func NeededFor(want, accepted, n int) int {
 	lacks := max(0, want-accepted)
 	if accepted > 0 {
@@ -40,9 +41,9 @@ func NeededFor(want, accepted, n int) int {
 	return n + lacks
 }
 
-// Forecast is how many of the steps that are needed will be taken yet, and how long that takes: at
-// the pace of those taken so far in this session, and no longer than what is left of a budget, of
-// which a negative one is none. Without a pace the time is negative, which is unknown.
+// Forecast returns how many of the needed steps will still be taken, and how long they take at the
+// pace of the steps taken so far. The time is at most what is left of the budget; a negative budget
+// is no limit. The time is negative, which means unknown, while no step has been taken.
 func Forecast(needed, taken int, took, budget time.Duration) (steps int, left time.Duration) {
 	if taken < 1 || took <= 0 {
 		return needed, -1
@@ -56,24 +57,3 @@ func Forecast(needed, taken int, took, budget time.Duration) (steps int, left ti
 }
 
 func duration(ns float64) time.Duration { return time.Duration(min(ns, math.MaxInt64/2)) }
-
-// lookAfter is the round after which cells are judged next if they need so many rounds.
-func lookAfter(rounds int) int {
-	next := firstLook
-	for look := 1; look < Looks-1 && next < rounds; look++ {
-		next *= 2
-	}
-	return next
-}
-
-// roundsNeeded is how many rounds a cell is foreseen to take to its verdict, given the ratios of
-// those that it has: as many as bring its interval to lie within the effect; where the median lies
-// outside, which may be a verdict at any time, as many as the next look takes.
-func roundsNeeded(ratios []float64, effect float64) int {
-	s := stats.Summarise(ratios)
-	room := effect - math.Abs(s.Median-1)
-	if !(room > 0) {
-		return lookAfter(len(ratios) + 1)
-	}
-	return lookAfter(Needed(len(ratios), s.Width()*s.Median, room, firstLook))
-}

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// TestNeeded checks how many values narrow an interval as asked.
 func TestNeeded(t *testing.T) {
 	for _, c := range []struct {
 		n                int
@@ -29,6 +30,7 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
+// TestForecast checks the steps and the time left, with and without a budget.
 func TestForecast(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
@@ -37,7 +39,7 @@ func TestForecast(t *testing.T) {
 		steps         int
 		left          time.Duration
 	}{
-		{40, 0, 0, -1, 40, -1},    // nothing to go by
+		{40, 0, 0, -1, 40, -1},    // no step was taken
 		{40, 0, 0, 9 * s, 40, -1}, // nor with a budget
 		{40, 10, 5 * s, -1, 40, 20 * s},
 		{40, 10, 5 * s, 30 * s, 40, 20 * s},
@@ -58,39 +60,13 @@ func TestForecast(t *testing.T) {
 	})
 }
 
+// TestNeededFor checks how many samples bring the accepted ones to their number.
 func TestNeededFor(t *testing.T) {
 	for _, c := range []struct{ want, accepted, n, total int }{
 		{0, 0, 0, 0}, {0, 3, 5, 5}, {31, 0, 0, 31}, {31, 0, 4, 35}, {31, 1, 4, 124}, {31, 10, 20, 62}, {31, 31, 40, 40}, {3, 2, 3, 5},
 	} {
 		if got := NeededFor(c.want, c.accepted, c.n); got != c.total {
 			t.Errorf("%+v: %d", c, got)
-		}
-	}
-}
-
-func TestRoundsNeeded(t *testing.T) {
-	around := func(n int, median, reach float64) []float64 {
-		r := make([]float64, n)
-		for i := range r {
-			r[i] = median + reach*(2*float64(i)/float64(n-1)-1)
-		}
-		return r
-	}
-	for _, c := range []struct {
-		what   string
-		ratios []float64
-		want   int
-	}{
-		{"none yet", nil, 6},
-		{"too few for an interval", around(4, 1, 0.001), 6},
-		{"narrow", around(6, 1, 0.01), 6},
-		{"twice too wide", around(6, 1, 0.039), 24},
-		{"far too wide", around(6, 1, 0.5), 96},
-		{"clearly slower", around(6, 1.1, 0.01), 12},
-		{"clearly slower, at the last look", around(96, 1.1, 0.01), 96},
-	} {
-		if got := roundsNeeded(c.ratios, 0.02); got != c.want {
-			t.Errorf("%s: %d rounds, want %d", c.what, got, c.want)
 		}
 	}
 }

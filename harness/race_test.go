@@ -2,5 +2,5 @@
 
 package harness_test
 
-// raced: the race detector keeps several bytes of its own for each byte of the program.
+// raced reports that the race detector runs. It keeps several bytes for each byte of the program.
 const raced = true

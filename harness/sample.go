@@ -7,84 +7,102 @@ import (
 	"attnlab/harness/machine"
 )
 
-// SampleTime is the least duration of a sample: long against timer resolution, short against a
-// scheduler's moods. Tests that do not look at what is measured set less, and less of ProbeTime and
-// SlotReadings.
-var SampleTime = 5 * time.Millisecond
-
-// teamWarm is how long the threads of a team run before they are measured. They wake up on one CPU,
-// and some milliseconds later on another one that has slept and is slow: on a virtual machine of
-// two CPUs of a Xeon (family 6, model 167) two probes of two threads agreed in 10 of 60 samples
-// after one call, in 14 after 20 ms and in 27 after 40.
+// teamWarm is how long the threads of a team run before they are measured. They wake up on one CPU
+// and move to others some milliseconds later; a CPU that has slept is slow at first.
+// Tuning: docs/tuning.md#team-warm
 const teamWarm = 40 * time.Millisecond
 
-// coolTime is how long a call must last to be timed without another one just before it. While the
-// probes ran, others have used the caches that were warm before, and shorter calls would be timed
-// while they fill them again: on a Zen 5 with busy neighbours, flash with AVX-512, 8 heads, d = 64
-// and 512 keys reached .78 of the peak with a causal mask so, and .81 with a call after the probes;
-// with 1024 keys .83 and .86.
-const coolTime = 20 * time.Millisecond
+// warmAgain is the duration below which a call is timed only just after another one. The probes
+// refill the caches with their own data, and a short call would be timed while it fills them again.
+// Tuning: docs/tuning.md#warm-again
+const warmAgain = 20 * time.Millisecond
 
-// MaxDrift is how far apart the two probes around a sample may be before the sample is left out of
-// the fraction of peak.
+// MaxDrift is the greatest relative difference of the two probes around a sample. Beyond it the
+// sample does not count towards the share of the peak.
 const MaxDrift = 0.02
 
-// A Sample is one measurement: some calls, and the machine's rate just before and just after them.
+// A Sample is one timing: some calls, and the machine's rate just before and just after them.
 type Sample struct {
-	Calls         int     `json:"calls"`
-	Elapsed       Elapsed `json:"elapsed"` // of all calls together
-	Before, After float64 // the probe, in FLOP/s or bytes/s
-	Slots         float64 // the least number of instructions begun in a cycle, before and after
-	Again         int     `json:"again,omitempty"` // so many just before it were not as wished
-
-	Counts map[string]int64 `json:"counts,omitempty"` // of the CPU's events in all calls together, by name; of those it does not count, none
+	Calls   int     `json:"calls"`
+	Elapsed Elapsed `json:"elapsed"` // of all calls together
+	// Before and After are the two readings of the probe, in FLOP/s or bytes/s.
+	Before, After float64
+	// Slots is the lesser of two counts of instructions begun in a cycle, before and after.
+	Slots float64
+	// Again is the number of samples that were thrown away just before this one.
+	Again int `json:"again,omitempty"`
+	// Counts are CPU events by name, in all calls together. Events that the CPU does not count are
+	// absent.
+	Counts map[string]int64 `json:"counts,omitempty"`
 }
 
-// Steady says that both probes saw the same machine.
+// Steady reports whether both probes found the same rate, but for MaxDrift.
 func (s Sample) Steady() bool {
 	return math.Abs(s.Before-s.After) <= MaxDrift*math.Min(s.Before, s.After)
 }
 
-// A Wish is what a sample should be like.
-type Wish struct {
-	Calls int           // so many at least, which an earlier sample of the same point needed; 0: not known
-	Slots float64       // so many instructions begun in a cycle, as on a core that nobody else is on; 0: not known
-	Wait  time.Duration // how long to wait for that, and to try again after a sample that is not steady or has less
+// PerCall returns the time of one call, in nanoseconds, by the clock that judges this number of
+// threads.
+func (s Sample) PerCall(threads int) float64 {
+	return float64(s.Elapsed.judged(threads)) / float64(s.Calls)
 }
 
-// granted says whether a sample is as wished.
-func (w Wish) granted(s Sample) bool { return s.Steady() && s.Slots >= w.Slots }
+// SampleOptions say what a sample should be like. The zero value takes any.
+type SampleOptions struct {
+	// Calls is the least number of calls, which an earlier sample of the point needed; 0 if
+	// unknown.
+	Calls int
+	// Slots is the number of instructions begun in a cycle on a core whose sibling thread idles; 0
+	// if unknown.
+	Slots float64
+	// Wait is how long to wait for such a core, and how long to take another sample in place of one
+	// that is not steady or has fewer slots.
+	Wait time.Duration
+}
 
-// Take warms a job with one call, a team's with as many as take teamWarm, and measures one sample
-// of it, warmed once more if a call is short. What it measures says nothing about whether it tries
-// again: only the probes around it do. Without a counter nothing is counted.
-func Take(j Job, probe, slots Probe, count machine.Counter, wish Wish) (Sample, error) {
+// accept reports whether a sample is as it should be.
+func (o SampleOptions) accept(s Sample) bool { return s.Steady() && s.Slots >= o.Slots }
+
+// A Sampler takes samples of jobs.
+type Sampler struct {
+	Probe Probe           // the machine's rate
+	Slots Probe           // instructions begun in a cycle
+	Count machine.Counter // nil: events of the CPU are not counted
+	Least time.Duration   // of all calls together; 0 is the default of Effort.Sample
+}
+
+// Take warms a job up and takes one sample of it. A job runs once to warm up, a team's until
+// teamWarm has passed, and a short call runs once more after the probe. Only the probes decide
+// whether the sample is taken again; what it measures does not.
+func (m *Sampler) Take(j Job, o SampleOptions) (Sample, error) {
+	least := Effort{Sample: m.Least}.orDefault().Sample
 	took, err := j.Run(1)
 	if err != nil {
 		return Sample{}, err
 	}
-	s, short := Sample{Calls: max(wish.Calls, 1)}, took.Wall < coolTime
-	if wish.Calls < 1 && took.Wall < SampleTime {
-		// The warm call is cold and slow: half of what it asks for, and the loop below does the
-		// rest.
-		s.Calls = max(1, grow(1, took.Wall, SampleTime)/2)
+	s, short := Sample{Calls: max(o.Calls, 1)}, took.Wall < warmAgain
+	if o.Calls < 1 && took.Wall < least {
+		// The warm-up call is cold and slow: take half the calls that it asks for, and let the loop
+		// below find the rest.
+		s.Calls = max(1, grow(1, took.Wall, least)/2)
 	}
 	for warm := took.Wall; j.Team().Workers() > 1 && warm < teamWarm; warm += took.Wall {
 		if took, err = j.Run(s.Calls); err != nil {
 			return Sample{}, err
 		}
 	}
+	count := m.Count
 	if count == nil {
 		count = func(int) func() map[string]int64 { return func() map[string]int64 { return nil } }
 	}
 	begun := time.Now()
-	waits := func() bool { return time.Since(begun) < wish.Wait }
+	waits := func() bool { return time.Since(begun) < o.Wait }
 	for {
-		before := slots()
-		for before < wish.Slots && waits() {
-			before = slots()
+		before := m.Slots()
+		for before < o.Slots && waits() {
+			before = m.Slots()
 		}
-		s.Before = probe()
+		s.Before = m.Probe()
 		if short {
 			if _, err = j.Run(1); err != nil {
 				return Sample{}, err
@@ -96,15 +114,15 @@ func Take(j Job, probe, slots Probe, count machine.Counter, wish Wish) (Sample, 
 		if err != nil {
 			return Sample{}, err
 		}
-		if s.Elapsed.Wall >= SampleTime {
-			s.After = probe()
-			s.Slots = min(before, slots())
-			if wish.granted(s) || !waits() {
+		if s.Elapsed.Wall >= least {
+			s.After = m.Probe()
+			s.Slots = min(before, m.Slots())
+			if o.accept(s) || !waits() {
 				return s, nil
 			}
 			s.Again++
 			continue
 		}
-		s.Calls = grow(s.Calls, s.Elapsed.Wall, SampleTime)
+		s.Calls = grow(s.Calls, s.Elapsed.Wall, least)
 	}
 }

@@ -36,12 +36,13 @@ func (*fakeJob) Reads() []float32                          { return nil }
 func (*fakeJob) Scratch() int64                            { return 0 }
 func (*fakeJob) Close() error                              { return nil }
 
-// A sample lasts at least SampleTime, not much more unless one call does, begins with a single warm
-// call, a team's with some milliseconds of them, and stands between two probes. If a call is short,
-// another one goes between the first probe and the sample.
+// TestTake checks that a sample lasts as long as asked, and not much longer unless one call does.
+// It checks the calls that warm up one thread and a team, and the order of probes, calls and
+// counts.
 func TestTake(t *testing.T) {
 	team := attn.NewTeam(2)
 	defer team.Close()
+	const least = 5 * time.Millisecond
 	rapid.Check(t, func(t *rapid.T) {
 		j := &fakeJob{
 			call:     time.Duration(rapid.Int64Range(1, int64(time.Second)).Draw(t, "call")),
@@ -59,7 +60,9 @@ func TestTake(t *testing.T) {
 		}
 		var looked []int
 		slots := func() float64 { looked = append(looked, len(j.log)); return 10 - float64(len(looked)) }
-		s, err := harness.Take(j, func() float64 { probed = append(probed, len(j.log)); return float64(len(probed)) }, slots, count, harness.Wish{Calls: hint})
+		probe := func() float64 { probed = append(probed, len(j.log)); return float64(len(probed)) }
+		m := harness.Sampler{Probe: probe, Slots: slots, Count: count}
+		s, err := m.Take(j, harness.SampleOptions{Calls: hint})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +77,7 @@ func TestTake(t *testing.T) {
 		}
 		last := len(j.log)
 		before := last - 1
-		if j.overhead+j.call < 4*harness.SampleTime {
+		if j.overhead+j.call < 4*least {
 			if before--; j.log[before] != 1 {
 				t.Errorf("the sample comes after runs %v", j.log)
 			}
@@ -82,7 +85,7 @@ func TestTake(t *testing.T) {
 		if s.Calls != j.log[last-1] || s.Calls < hint {
 			t.Errorf("%d calls in the sample, hint %d, runs %v", s.Calls, hint, j.log)
 		}
-		if s.Elapsed.Wall < harness.SampleTime || s.Elapsed.Wall > max(2*harness.SampleTime, j.overhead+time.Duration(max(1, hint))*j.call) {
+		if s.Elapsed.Wall < least || s.Elapsed.Wall > max(2*least, j.overhead+time.Duration(max(1, hint))*j.call) {
 			t.Errorf("the sample lasts %v", s.Elapsed.Wall)
 		}
 		if s.Counts["from"] != int64(last-1) || s.Counts["runs"] != int64(last) {
@@ -92,28 +95,28 @@ func TestTake(t *testing.T) {
 			t.Errorf("probes after runs %v of %d; sample %+v", probed, last, s)
 		}
 		if n := len(looked); n < 2 || looked[n-2] != before || looked[n-1] != last || s.Slots != 10-float64(n) {
-			t.Errorf("looked for others after runs %v of %d; sample %+v", looked, last, s)
+			t.Errorf("slots were read after runs %v of %d; sample %+v", looked, last, s)
 		}
 	})
 }
 
-// A sample waits until nobody else is on the core, and is taken again if somebody comes or if the
-// probes disagree, for as long as is wished.
+// TestTakeWaits checks that a sample waits for a core whose sibling thread idles. It is taken again
+// if that changes or if the probes disagree, until its wait is over.
 func TestTakeWaits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		slots []float64 // what is found, one look after the other, the last one from then on
+		slots []float64 // readings, of which the last is repeated
 		probe []float64 // likewise
 		wait  time.Duration
 		again int
 		want  harness.Sample // its Slots, Before and After
 	}{
-		{"nobody", []float64{6}, []float64{100}, time.Minute, 0, harness.Sample{Slots: 6, Before: 100, After: 100}},
-		{"somebody goes", []float64{3, 3, 3, 6}, []float64{100}, time.Minute, 0, harness.Sample{Slots: 6, Before: 100, After: 100}},
-		{"somebody comes and goes", []float64{6, 3, 3, 5.9}, []float64{100, 100, 101}, time.Minute, 1, harness.Sample{Slots: 5.9, Before: 101, After: 101}},
+		{"idle", []float64{6}, []float64{100}, time.Minute, 0, harness.Sample{Slots: 6, Before: 100, After: 100}},
+		{"busy, then idle", []float64{3, 3, 3, 6}, []float64{100}, time.Minute, 0, harness.Sample{Slots: 6, Before: 100, After: 100}},
+		{"busy during the sample", []float64{6, 3, 3, 5.9}, []float64{100, 100, 101}, time.Minute, 1, harness.Sample{Slots: 5.9, Before: 101, After: 101}},
 		{"the probes disagree twice", []float64{6}, []float64{100, 90, 100, 110, 100}, time.Minute, 2, harness.Sample{Slots: 6, Before: 100, After: 100}},
-		{"somebody stays", []float64{3}, []float64{100}, time.Millisecond, 0, harness.Sample{Slots: 3, Before: 100, After: 100}},
-		{"nobody waits", []float64{3}, []float64{100, 90}, 0, 0, harness.Sample{Slots: 3, Before: 100, After: 90}},
+		{"always busy", []float64{3}, []float64{100}, time.Millisecond, 0, harness.Sample{Slots: 3, Before: 100, After: 100}},
+		{"no wait", []float64{3}, []float64{100, 90}, 0, 0, harness.Sample{Slots: 3, Before: 100, After: 90}},
 	} {
 		next := func(from *[]float64) func() float64 {
 			return func() float64 {
@@ -123,7 +126,7 @@ func TestTakeWaits(t *testing.T) {
 			}
 		}
 		j := &fakeJob{call: time.Second}
-		s, err := harness.Take(j, next(&c.probe), next(&c.slots), nil, harness.Wish{Slots: 5.7, Wait: c.wait})
+		s, err := (&harness.Sampler{Probe: next(&c.probe), Slots: next(&c.slots)}).Take(j, harness.SampleOptions{Slots: 5.7, Wait: c.wait})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,14 +139,17 @@ func TestTakeWaits(t *testing.T) {
 	}
 }
 
-func TestTakeTellsErrors(t *testing.T) {
+// TestTakeReturnsErrors checks that the error of each run of a job is returned.
+func TestTakeReturnsErrors(t *testing.T) {
+	one := func() float64 { return 1 }
 	for fail := range 3 {
-		if _, err := harness.Take(&fakeJob{call: time.Millisecond, fail: fail + 1}, func() float64 { return 1 }, func() float64 { return 1 }, nil, harness.Wish{}); err == nil {
-			t.Errorf("run %d failed and nobody was told", fail+1)
+		if _, err := (&harness.Sampler{Probe: one, Slots: one}).Take(&fakeJob{call: time.Millisecond, fail: fail + 1}, harness.SampleOptions{}); err == nil {
+			t.Errorf("run %d failed: got no error", fail+1)
 		}
 	}
 }
 
+// TestSteady checks the greatest difference of two probes that is steady.
 func TestSteady(t *testing.T) {
 	for _, c := range []struct {
 		before, after float64
@@ -155,21 +161,22 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// The bandwidth probe reads all of the memory once in each pass, whatever the number of threads.
+// TestReadProbeCoversTheMemory checks that each pass of the bandwidth probe reads all memory once,
+// with any number of threads.
 func TestReadProbeCoversTheMemory(t *testing.T) {
 	x := make([]float32, 100_003)
 	for workers := 1; workers <= 3; workers++ {
 		team := attn.NewTeam(workers)
 		seen := make(chan [2]int, 1<<20)
 		p := harness.Probes{Read: func(part []float32) float32 {
-			spin(1_000_000) // thread CPU time is what counts with one thread
+			spin(1_000_000) // one thread is timed by its CPU time
 			if len(part) > 0 {
 				at := cap(x) - cap(part)
 				seen <- [2]int{at, at + len(part)}
 			}
 			return 0
 		}}
-		if rate := p.ForRead(team, x)(); !(rate > 0) {
+		if rate := p.ForRead(team, x, harness.Effort{})(); !(rate > 0) {
 			t.Errorf("%d workers: rate %v", workers, rate)
 		}
 		team.Close()
@@ -182,7 +189,7 @@ func TestReadProbeCoversTheMemory(t *testing.T) {
 			t.Errorf("%d workers read %d of %d floats", workers, total, len(x))
 		}
 	}
-	if rate := (harness.Probes{}).ForRead(nil, nil)(); rate != 0 {
+	if rate := (harness.Probes{}).ForRead(nil, nil, harness.Effort{})(); rate != 0 {
 		t.Errorf("no memory is read at %v", rate)
 	}
 }

@@ -12,11 +12,12 @@ import (
 
 	"attnlab/attn/oracle"
 	"attnlab/harness"
+	"attnlab/harness/harnesstest"
 	"attnlab/harness/run"
 )
 
-// Every round visits every point once, each round in an order of its own, and the seed alone
-// decides the orders.
+// TestRoundsAreShuffled checks that every round visits every point once, that each round has an
+// order of its own, and that the seed alone decides the orders.
 func TestRoundsAreShuffled(t *testing.T) {
 	var points []run.Point
 	for n := 1; n <= 12; n++ {
@@ -24,13 +25,13 @@ func TestRoundsAreShuffled(t *testing.T) {
 	}
 	var orders [2][]run.Point
 	for i := range orders {
-		w := new(fakeWorker)
+		w := new(harnesstest.Worker)
 		s := newSweep(t, w, points...)
 		s.Samples = 5
 		if o := mustRun(t, s); o.Reason != harness.AllSamples {
 			t.Fatalf("ended because %s", o.Reason)
 		}
-		orders[i] = w.order
+		orders[i] = w.Sampled
 	}
 	if !slices.Equal(orders[0], orders[1]) {
 		t.Error("the same seed gave another order")
@@ -51,23 +52,25 @@ func TestRoundsAreShuffled(t *testing.T) {
 	}
 }
 
+// TestStopsWhenIntervalsAreNarrow checks that a sweep takes samples of all points until the
+// interval of the noisiest point is narrow.
 func TestStopsWhenIntervalsAreNarrow(t *testing.T) {
 	quiet, noisy := point("honest", 3), point("honest", 4)
-	w := &fakeWorker{sample: func(at run.Point, visit int) (harness.Sample, error) {
+	w := &harnesstest.Worker{OnSample: func(at run.Point, visit int) (harness.Sample, error) {
 		if at == noisy && visit%2 == 0 && visit < 20 {
-			return steady(1100 * time.Microsecond), nil
+			return harnesstest.Steady(1100 * time.Microsecond), nil
 		}
-		return steady(time.Millisecond), nil
+		return harnesstest.Steady(time.Millisecond), nil
 	}}
 	s := newSweep(t, w, quiet, noisy)
 	o := mustRun(t, s)
 	if o.Reason != harness.Precise || o.Wide != 0 {
 		t.Fatalf("outcome %+v", o)
 	}
-	if n := len(cell(s, noisy).Visits); n <= 6 {
+	if n := len(s.Cell(noisy).Visits); n <= 6 {
 		t.Errorf("the noisy point has %d samples, which is no 95 %% interval within 2 %%", n)
 	}
-	if a, b := len(cell(s, noisy).Visits), len(cell(s, quiet).Visits); a != b {
+	if a, b := len(s.Cell(noisy).Visits), len(s.Cell(quiet).Visits); a != b {
 		t.Errorf("%d and %d samples: every round visits every point", a, b)
 	}
 	if !s.Journal.Run().Complete() {
@@ -75,15 +78,15 @@ func TestStopsWhenIntervalsAreNarrow(t *testing.T) {
 	}
 }
 
-// A sweep that is to have so many accepted samples goes on until each point has them, and takes at
-// least the samples asked for.
+// TestStopsWhenEnoughSamplesAreAccepted checks that a sweep goes on until each point has the
+// accepted samples asked for, and takes at least the samples asked for.
 func TestStopsWhenEnoughSamplesAreAccepted(t *testing.T) {
 	quiet, shared := point("honest", 3), point("honest", 4)
 	for _, c := range []struct{ samples, accepted, want int }{{0, 5, 9}, {20, 5, 20}, {0, 3, 5}} {
-		w := &fakeWorker{sample: func(at run.Point, visit int) (harness.Sample, error) {
-			got := steady(time.Duration(visit) * time.Millisecond) // never narrow
+		w := &harnesstest.Worker{OnSample: func(at run.Point, visit int) (harness.Sample, error) {
+			got := harnesstest.Steady(time.Duration(visit) * time.Millisecond) // never narrow
 			if at == shared && visit%2 == 0 {
-				got.After *= .9
+				got.After *= 0.9
 			}
 			return got, nil
 		}}
@@ -92,18 +95,20 @@ func TestStopsWhenEnoughSamplesAreAccepted(t *testing.T) {
 		if o := mustRun(t, s); o.Reason != harness.AllAccepted || o.Few != 0 || o.Wide != 0 {
 			t.Fatalf("outcome %+v", o)
 		}
-		if a, b := len(cell(s, shared).Visits), len(cell(s, quiet).Visits); a != c.want || b != c.want {
+		if a, b := len(s.Cell(shared).Visits), len(s.Cell(quiet).Visits); a != c.want || b != c.want {
 			t.Errorf("%+v: %d and %d samples", c, a, b)
 		}
 	}
 }
 
-func TestSaysWhereTooFewSamplesAreAccepted(t *testing.T) {
+// TestReportsFewSamples checks that an outcome counts the points with fewer samples, or fewer
+// accepted ones, than asked.
+func TestReportsFewSamples(t *testing.T) {
 	now := time.Unix(0, 0)
-	w := &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) {
+	w := &harnesstest.Worker{OnSample: func(run.Point, int) (harness.Sample, error) {
 		now = now.Add(time.Second)
-		got := steady(time.Millisecond)
-		got.After *= .9
+		got := harnesstest.Steady(time.Millisecond)
+		got.After *= 0.9
 		return got, nil
 	}}
 	s := newSweep(t, w, point("honest", 3))
@@ -118,12 +123,12 @@ func TestSaysWhereTooFewSamplesAreAccepted(t *testing.T) {
 	}
 }
 
-// Counting the masks of many large problems takes time: an interrupt ends it, and kernels share
-// what is counted.
+// TestPlanning checks that an interrupt ends the planning of points, and that kernels share the
+// count of a problem.
 func TestPlanning(t *testing.T) {
 	stop := make(chan struct{})
 	var s *harness.Sweep
-	w := &fakeWorker{sample: func(run.Point, int) (harness.Sample, error) { return steady(time.Millisecond), nil }}
+	w := &harnesstest.Worker{OnSample: func(run.Point, int) (harness.Sample, error) { return harnesstest.Steady(time.Millisecond), nil }}
 	s = newSweep(t, w, point("honest", 3), point("lazy", 3), point("honest", 4), point("honest", 5))
 	planned := 0
 	s.Tell = func(p harness.Progress) {
@@ -136,17 +141,19 @@ func TestPlanning(t *testing.T) {
 	if o, err := s.Run(t.Context(), stop); err != nil || o.Reason != harness.Interrupted || planned != 2 {
 		t.Errorf("outcome %+v, %v, after %d counts", o, err, planned)
 	}
-	if c := cell(s, s.Points[2]); c == nil || cell(s, s.Points[3]) != nil || c.Flop == 0 || cell(s, s.Points[0]).Flop != cell(s, s.Points[1]).Flop {
+	if c := s.Cell(s.Points[2]); c == nil || s.Cell(s.Points[3]) != nil || c.Flop == 0 || s.Cell(s.Points[0]).Flop != s.Cell(s.Points[1]).Flop {
 		t.Error("the wrong points were planned")
 	}
 }
 
+// TestStopsWhenTheBudgetIsSpent checks that a sweep ends when its budget is spent, but not before
+// its first round is finished.
 func TestStopsWhenTheBudgetIsSpent(t *testing.T) {
-	w := &fakeWorker{}
+	w := &harnesstest.Worker{}
 	now := time.Unix(0, 0)
-	w.sample = func(_ run.Point, visit int) (harness.Sample, error) {
+	w.OnSample = func(_ run.Point, visit int) (harness.Sample, error) {
 		now = now.Add(time.Second)
-		return steady(time.Duration(visit) * time.Millisecond), nil // never narrow
+		return harnesstest.Steady(time.Duration(visit) * time.Millisecond), nil // never narrow
 	}
 	s := newSweep(t, w, point("honest", 3), point("honest", 4), point("honest", 5))
 	s.Now = func() time.Time { return now }
@@ -155,25 +162,26 @@ func TestStopsWhenTheBudgetIsSpent(t *testing.T) {
 	if o.Reason != harness.BudgetSpent || o.Wide != 3 {
 		t.Errorf("outcome %+v", o)
 	}
-	if len(w.order) != 10 {
-		t.Errorf("%d samples of a second in 10 s", len(w.order))
+	if len(w.Sampled) != 10 {
+		t.Errorf("%d samples of a second in 10 s", len(w.Sampled))
 	}
 
-	w = &fakeWorker{sample: w.sample}
+	w = &harnesstest.Worker{OnSample: w.OnSample}
 	s = newSweep(t, w, point("honest", 3), point("honest", 4), point("honest", 5))
 	s.Now = func() time.Time { return now }
 	s.Budget = time.Nanosecond
-	if mustRun(t, s); len(w.order) != 3 {
-		t.Errorf("%d samples: the first round is finished whatever the budget", len(w.order))
+	if mustRun(t, s); len(w.Sampled) != 3 {
+		t.Errorf("%d samples: the first round is finished whatever the budget", len(w.Sampled))
 	}
 }
 
-// What goes wrong at a point stays there.
+// TestFailuresBecomeRows checks that each kind of failure ends in the row of its point, and in no
+// other.
 func TestFailuresBecomeRows(t *testing.T) {
 	good, wrong, nan, dies, late := point("honest", 3), point("honest", 4), point("honest", 5), point("honest", 6), point("honest", 7)
-	none := point("nobody", 8)
-	w := &fakeWorker{
-		verify: func(at run.Point) (oracle.Verdict, error) {
+	none := point("absent", 8)
+	w := &harnesstest.Worker{
+		OnVerify: func(at run.Point) (oracle.Verdict, error) {
 			switch at {
 			case wrong:
 				return oracle.Verdict{Rows: 1, Worst: 3, Where: "Out[here]"}, nil
@@ -184,11 +192,11 @@ func TestFailuresBecomeRows(t *testing.T) {
 			}
 			return oracle.Verdict{Rows: 1, Worst: 0.5}, nil
 		},
-		sample: func(at run.Point, visit int) (harness.Sample, error) {
+		OnSample: func(at run.Point, visit int) (harness.Sample, error) {
 			if at == late && visit == 2 {
 				return harness.Sample{}, errors.New("no answer within 1s")
 			}
-			return steady(time.Millisecond), nil
+			return harnesstest.Steady(time.Millisecond), nil
 		},
 	}
 	s := newSweep(t, w, good, wrong, nan, dies, late, none)
@@ -207,9 +215,9 @@ func TestFailuresBecomeRows(t *testing.T) {
 		{nan, 0, "wrong answer, NaN times", "", run.Failed},
 		{dies, 0, "verify: the worker died: SIGSEGV", "", run.Failed},
 		{late, 1, "timing: no answer within 1s", "", run.Failed},
-		{none, 0, "", "no kernel nobody/go", run.Skipped},
+		{none, 0, "", "no kernel absent/go", run.Skipped},
 	} {
-		got := cell(s, c.at)
+		got := s.Cell(c.at)
 		if len(got.Visits) != c.visits || !strings.Contains(got.Failed, c.failed) || !strings.Contains(got.Skipped, c.skipped) ||
 			(got.Failed == "") != (c.failed == "") || (got.Skipped == "") != (c.skipped == "") || got.Row().Status != c.row {
 			t.Errorf("%s: %d visits, failed %q, skipped %q, row %s; want %+v", c.at.Name(), len(got.Visits), got.Failed, got.Skipped, got.Row().Status, c)
@@ -217,31 +225,33 @@ func TestFailuresBecomeRows(t *testing.T) {
 	}
 }
 
-// A point that is too big is told from its sizes alone: the worker never hears of it.
+// TestTooBigIsSkipped checks that a point that needs too much memory or too many threads is skipped
+// without asking the worker.
 func TestTooBigIsSkipped(t *testing.T) {
 	small, big, wide := point("honest", 64), point("honest", 1<<20), point("honest", 65)
 	wide.Threads = 1000
-	w := new(fakeWorker)
+	w := new(harnesstest.Worker)
 	s := newSweep(t, w, small, big, wide)
 	s.Samples, s.MaxMemory, s.CPUs = 1, 1<<30, 4
 	mustRun(t, s)
-	if got, want := cell(s, big).Skipped, "needs 4.4 TB, limit 1.07 GB"; got != want {
+	if got, want := s.Cell(big).Skipped, "needs 4.4 TB, limit 1.07 GB"; got != want {
 		t.Errorf("skipped because %q, want %q", got, want)
 	}
-	if got, want := cell(s, wide).Skipped, "needs 1000 threads at once, 4 can run here"; got != want {
+	if got, want := s.Cell(wide).Skipped, "needs 1000 threads at once, 4 can run here"; got != want {
 		t.Errorf("skipped because %q, want %q", got, want)
 	}
-	if slices.Contains(w.asked, big) || slices.Contains(w.asked, wide) {
+	if slices.Contains(w.Asked, big) || slices.Contains(w.Asked, wide) {
 		t.Error("the worker was asked for a point that cannot be done")
 	}
-	if len(cell(s, small).Visits) != 1 {
+	if len(s.Cell(small).Visits) != 1 {
 		t.Error("the small point was not timed")
 	}
 }
 
-// A sweep that is interrupted anywhere and resumed has the same rows as one that was not.
+// TestResumedIsWhole checks that a sweep that is interrupted after any sample and resumed has the
+// same rows as one that was not.
 func TestResumedIsWhole(t *testing.T) {
-	points := []run.Point{point("honest", 3), point("honest", 4), point("wrong", 5), point("nobody", 6)}
+	points := []run.Point{point("honest", 3), point("honest", 4), point("wrong", 5), point("absent", 6)}
 	verify := func(at run.Point) (oracle.Verdict, error) {
 		if at.Kernel == "wrong" {
 			return oracle.Verdict{Rows: 1, Worst: 2}, nil
@@ -251,12 +261,12 @@ func TestResumedIsWhole(t *testing.T) {
 	const samples = 4
 	for cut := range 2*samples + 1 {
 		stop := make(chan struct{})
-		w := &fakeWorker{verify: verify}
-		w.sample = func(run.Point, int) (harness.Sample, error) {
-			if len(w.order) == cut {
+		w := &harnesstest.Worker{OnVerify: verify}
+		w.OnSample = func(run.Point, int) (harness.Sample, error) {
+			if len(w.Sampled) == cut {
 				close(stop)
 			}
-			return steady(time.Millisecond), nil
+			return harnesstest.Steady(time.Millisecond), nil
 		}
 		s := newSweep(t, w, points...)
 		s.Samples = samples
@@ -270,8 +280,8 @@ func TestResumedIsWhole(t *testing.T) {
 		if cut < 2*samples && (o.Reason != harness.Interrupted || s.Journal.Run().Complete()) {
 			t.Fatalf("cut at %d: %+v", cut, o)
 		}
-		if len(w.order) != cut {
-			t.Fatalf("cut at %d: %d samples were taken", cut, len(w.order))
+		if len(w.Sampled) != cut {
+			t.Fatalf("cut at %d: %d samples were taken", cut, len(w.Sampled))
 		}
 
 		s.Journal.Close()
@@ -280,7 +290,7 @@ func TestResumedIsWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer j.Close()
-		again := &fakeWorker{verify: verify}
+		again := &harnesstest.Worker{OnVerify: verify}
 		s.Journal, s.Worker = j, again
 		if o := mustRun(t, s); o.Reason != harness.AllSamples || o.Wrong != 1 || o.Skipped != 1 {
 			t.Errorf("cut at %d, resumed: %+v", cut, o)
@@ -302,11 +312,12 @@ func TestResumedIsWhole(t *testing.T) {
 	}
 }
 
-// A second Ctrl-C ends the sample in hand. It is nobody's failure.
+// TestCancelledAtOnce checks that a cancelled context ends the present sample, and that no point
+// fails for it.
 func TestCancelledAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &fakeWorker{}
-	w.sample = func(run.Point, int) (harness.Sample, error) {
+	w := &harnesstest.Worker{}
+	w.OnSample = func(run.Point, int) (harness.Sample, error) {
 		cancel()
 		return harness.Sample{}, ctx.Err()
 	}
@@ -317,35 +328,36 @@ func TestCancelledAtOnce(t *testing.T) {
 	}
 }
 
-// Without a worker process there is no sweep, and no point is to blame.
-func TestNoChildIsTheSweepsError(t *testing.T) {
-	w := &fakeWorker{verify: func(run.Point) (oracle.Verdict, error) {
-		return oracle.Verdict{}, fmt.Errorf("%w: gone", harness.ErrNoChild)
+// TestNoWorkerIsTheSweepsError checks that a sweep ends with an error when no worker process
+// starts, and that no point fails for it.
+func TestNoWorkerIsTheSweepsError(t *testing.T) {
+	w := &harnesstest.Worker{OnVerify: func(run.Point) (oracle.Verdict, error) {
+		return oracle.Verdict{}, fmt.Errorf("%w: gone", harness.ErrNoWorker)
 	}}
 	s := newSweep(t, w, point("honest", 3))
-	if _, err := s.Run(t.Context(), never); !errors.Is(err, harness.ErrNoChild) {
+	if _, err := s.Run(t.Context(), never); !errors.Is(err, harness.ErrNoWorker) {
 		t.Errorf("error %v", err)
 	}
-	if got := cell(s, point("honest", 3)).Failed; got != "" {
+	if got := s.Cell(point("honest", 3)).Failed; got != "" {
 		t.Errorf("the point failed: %s", got)
 	}
 }
 
-// Steps only ever come nearer to the end that is told with them.
+// TestProgress checks that the steps reported increase, never beyond the total reported with them.
 func TestProgress(t *testing.T) {
-	w := &fakeWorker{sample: func(_ run.Point, visit int) (harness.Sample, error) {
-		return steady(time.Millisecond + time.Duration(visit%3)*20*time.Microsecond), nil
+	w := &harnesstest.Worker{OnSample: func(_ run.Point, visit int) (harness.Sample, error) {
+		return harnesstest.Steady(time.Millisecond + time.Duration(visit%3)*20*time.Microsecond), nil
 	}}
 	s := newSweep(t, w, point("honest", 3), point("honest", 4))
 	now := time.Time{}
 	s.Now = func() time.Time { now = now.Add(time.Second); return now }
 	last, foreseen, narrowed := -1, 0, 0
 	s.Tell = func(p harness.Progress) {
-		if p.Phase == "plan" { // which is before all steps
+		if p.Phase == "plan" { // it is no step
 			return
 		}
 		if p.Done <= last || p.Done > p.Total || p.Phase == "" || !slices.Contains(s.Points, p.Point) {
-			t.Errorf("%+v after %d", p, last)
+			t.Errorf("%+v after step %d", p, last)
 		}
 		if last = p.Done; p.Left >= 0 {
 			foreseen++
@@ -356,36 +368,14 @@ func TestProgress(t *testing.T) {
 	}
 	mustRun(t, s)
 	if last < 2 || foreseen == 0 || foreseen >= last {
-		t.Errorf("%d steps were told, with an end to %d; the first have none", last+1, foreseen)
+		t.Errorf("%d steps, of which %d estimate the time left; want at least one, and not the first", last+1, foreseen)
 	}
-	if narrowed > 0 { // six samples each are all it takes, and before that there is no interval
+	if narrowed > 0 { // six samples each are enough, and fewer have no interval
 		t.Errorf("%d intervals of fewer than six samples", narrowed)
 	}
 }
 
-// An AB tells what it measures, and how long it will take.
-func TestABProgress(t *testing.T) {
-	at := point("honest", 8)
-	now := time.Time{}
-	ab := &harness.AB{
-		Sides: [2]harness.Worker{new(fakeWorker), new(fakeWorker)}, Lab: badLab(), Cells: [][2]run.Point{{at, at}}, Effect: 0.02, Alpha: 0.05,
-		Now: func() time.Time { now = now.Add(time.Second); return now },
-	}
-	var told []harness.Progress
-	ab.Tell = func(p harness.Progress) { told = append(told, p) }
-	if _, _, err := ab.Run(t.Context(), never); err != nil {
-		t.Fatal(err)
-	}
-	if len(told) != 7 {
-		t.Fatalf("told %d times, want once to verify and for each of six rounds: %+v", len(told), told)
-	}
-	for n, p := range told {
-		if p.Done != n || p.Total != 7 || p.Point != at || (p.Left >= 0) != (n >= 2) {
-			t.Errorf("step %d: %+v", n, p)
-		}
-	}
-}
-
+// TestSize checks how numbers of bytes are formatted.
 func TestSize(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0 B", 999: "999 B", 1000: "1 kB", 4_300_000_000: "4.3 GB", 17_179_869_184: "17.2 GB", math.MaxInt64: "9.22e+03 PB",

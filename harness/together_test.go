@@ -8,13 +8,13 @@ import (
 	"attnlab/attn"
 )
 
-// Several threads work at the same time, and what they did before they were together is not
-// counted: turns, until they finish one together, or enough of them.
+// TestTogether checks that several threads work at the same time, that they take turns until they
+// finish one together, and that the work of these turns is not counted.
 func TestTogether(t *testing.T) {
 	for _, c := range []struct {
-		workers, late int // in so many turns one finishes after the others
-		after         time.Duration
-	}{{1, 0, 0}, {2, 0, 0}, {3, 0, 0}, {2, 3, 100 * apart}, {3, 1, 100 * apart}, {2, 2 * maxTurns, apart}} {
+		workers, late int           // the number of turns that one thread finishes late
+		after         time.Duration // how late
+	}{{1, 0, 0}, {2, 0, 0}, {3, 0, 0}, {2, 3, 100 * sameTime}, {3, 1, 100 * sameTime}, {2, 2 * maxTurns, sameTime}} {
 		team := attn.NewTeam(c.workers)
 		defer team.Close()
 		var calls, parts, busy, most atomic.Int64
@@ -26,7 +26,7 @@ func TestTogether(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			if turn := mine[thread].Load() + 1; thread == 1 && turn <= int64(c.late) {
 				for mine[0].Load() < turn {
-					time.Sleep(apart)
+					time.Sleep(sameTime)
 				}
 				time.Sleep(c.after)
 			}
@@ -39,7 +39,7 @@ func TestTogether(t *testing.T) {
 		switch {
 		case c.workers == 1:
 			least = 0
-		case c.after > apart:
+		case c.after > sameTime:
 			least += int64(c.late)
 		}
 		if done != 32*all || calls.Load()%all != 0 || turns < least || turns > maxTurns || parts.Load() != done+2*turns*all {

@@ -13,38 +13,38 @@ import (
 	"attnlab/harness/run"
 )
 
-// A Workload is what the harness measures: a point, and what to do at it. Measuring, memory and the
-// journal know nothing else.
+// A Workload is the work at a point, before anything is allocated for it. Everything else in this
+// package measures workloads and knows no kernel.
 type Workload struct {
 	Point run.Point
-	// Count is the work of one call. Counting takes a look at every element of a mask.
+	// Count returns the work of one call. It reads every element of a mask.
 	Count func() (attn.Count, error)
-	// Operands and Scratch are the bytes that Prepare will hold, told before anything is allocated.
+	// Operands and Scratch are the bytes that a prepared and planned job holds.
 	Operands, Scratch int64
-	// Prepare puts the inputs in place.
+	// Prepare allocates the inputs and fills them.
 	Prepare func() (Job, error)
 }
 
-// A Job is a workload with its inputs in place.
+// A Job is a prepared workload.
 type Job interface {
-	// Plan decides and allocates. It comes once, before all that follows.
+	// Plan decides and allocates. It is called once, before the methods below.
 	Plan() error
-	// Run makes so many calls and says how long they took, copies to and from elsewhere not
-	// included.
+	// Run makes the calls and returns the time they took, without copies to and from another
+	// process.
 	Run(calls int) (Elapsed, error)
-	// Check compares the answer of the last call with the oracle on so many rows.
+	// Check compares rows of the last call's answer with the oracle.
 	Check(rows int, seed uint64) (oracle.Verdict, error)
-	// Team is what the job runs on; the probes run there too.
+	// Team returns the workers that the job runs on. The probes run on them, too.
 	Team() *attn.Team
-	// Reads is the memory that a call reads, for the bandwidth probe.
+	// Reads returns the memory that a call reads, for the bandwidth probe.
 	Reads() []float32
-	// Scratch is the number of bytes the job holds besides its operands.
+	// Scratch returns the bytes that the job holds besides its operands.
 	Scratch() int64
 	Close() error
 }
 
-// Attention is the workload of one kernel at a point. The error says what is wrong with the point,
-// or what the kernel does not do.
+// Attention returns the workload of a kernel at a point. The error says what is wrong with the
+// point, or what the kernel does not support.
 func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 	p, err := at.Problem()
 	if err != nil {
@@ -55,7 +55,7 @@ func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 		return nil, err
 	}
 	if p.Score.Rope != attn.NoRope && p.SeqQ > p.SeqKV && !p.Lengths && p.Mask.Align == attn.BottomRight {
-		return nil, fmt.Errorf("rope: %d queries stand before the first of %d keys, where there are no angles", p.SeqQ-p.SeqKV, p.SeqKV)
+		return nil, fmt.Errorf("rope: %d queries are before the first of %d keys, where there are no angles; use --mask causal-topleft, or no more queries than keys", p.SeqQ-p.SeqKV, p.SeqKV)
 	}
 	scratch, err := k.Check(p, at.Threads)
 	if err != nil {
@@ -101,7 +101,7 @@ func ofPass(pass string, c attn.Count) attn.Count {
 	return c
 }
 
-// maskBytes is the memory of an element mask, which is not in the slab.
+// maskBytes returns the memory of an element mask, which is not in the slab.
 func maskBytes(p *attn.Problem) int64 {
 	switch p.Mask.Bitmap {
 	case attn.BoolBitmap:
@@ -112,14 +112,15 @@ func maskBytes(p *attn.Problem) int64 {
 	return 0
 }
 
-// Inputs is the seed of a point's inputs: the same numbers for every kernel and instruction set
-// that is compared there.
-func Inputs(at run.Point) uint64 {
+// InputSeed returns the seed of a point's inputs. Points that differ only in kernel and instruction
+// set have one seed.
+func InputSeed(at run.Point) uint64 {
 	h := fnv.New64a()
 	io.WriteString(h, at.Group())
 	return h.Sum64()
 }
 
+// attention is the Job of one kernel.
 type attention struct {
 	kernel attn.Kernel
 	at     run.Point
@@ -129,11 +130,12 @@ type attention struct {
 	team   *attn.Team
 	slab   []float32
 
-	grads *attn.Grads         // of a pass that is not forward alone,
-	back  attn.Differentiable // and its plan
+	// The backward pass has gradients, and the same plan as back. Both are nil for a forward pass.
+	grads *attn.Grads
+	back  attn.Differentiable
 }
 
-// prepare lays out operands in one slab, and gradients in another.
+// prepare lays out the operands in one slab, and the gradients in another.
 func prepare(k attn.Kernel, at run.Point, p attn.Problem, slab, gradSlab []float32) (Job, error) {
 	args, err := cases.NewArgs(p, at.Layout, slab)
 	if err != nil {
@@ -142,7 +144,7 @@ func prepare(k attn.Kernel, at run.Point, p attn.Problem, slab, gradSlab []float
 	if err := at.Arrange(&p, args); err != nil {
 		return nil, err
 	}
-	if err := cases.Fill(at.Data, p, args, Inputs(at)); err != nil {
+	if err := cases.Fill(at.Data, p, args, InputSeed(at)); err != nil {
 		return nil, err
 	}
 	poison(args)
@@ -151,8 +153,8 @@ func prepare(k attn.Kernel, at run.Point, p attn.Problem, slab, gradSlab []float
 		if j.grads, err = cases.NewGrads(p, args, at.Layout, gradSlab); err != nil {
 			return nil, err
 		}
-		cases.FillGrads(j.grads, Inputs(at))
-		if p.Want&attn.WantLSE == 0 { // that of the output is what comes in, and that of a by-product if it is asked for by name
+		cases.FillGrads(j.grads, InputSeed(at))
+		if p.Want&attn.WantLSE == 0 { // only a named by-product has an incoming gradient
 			j.grads.LSE = attn.Tensor{}
 		}
 	}
@@ -180,7 +182,7 @@ func (j *attention) Plan() (err error) {
 	if j.back, ok = j.plan.(attn.Differentiable); !ok {
 		return fmt.Errorf("%w: the backward pass of this plan", attn.ErrUnsupported)
 	}
-	j.plan.Forward(j.args) // the backward pass reads what it leaves
+	j.plan.Forward(j.args) // the backward pass reads its outputs
 	if r, ok := j.plan.(attn.RemoteBackward); ok {
 		if err := r.LoadGrads(j.args, j.grads); err != nil {
 			return fmt.Errorf("load gradients: %w", err)
@@ -189,8 +191,8 @@ func (j *attention) Plan() (err error) {
 	return nil
 }
 
-// poison fills outputs with NaN: what a kernel leaves unwritten is then wrong, also where it would
-// have been 0.
+// poison fills outputs with NaN, so that an element that the kernel does not write is wrong even
+// where 0 is right.
 func poison(a *attn.Args) {
 	nan := float32(math.NaN())
 	cases.Outputs(a, func(_ string, t *attn.Tensor) {
@@ -204,7 +206,7 @@ func poison(a *attn.Args) {
 
 func (j *attention) Run(calls int) (Elapsed, error) {
 	if r := remote(j); r != nil {
-		return j.elsewhere(r, calls)
+		return j.runRemote(r, calls)
 	}
 	return Time(j.team.Workers(), func() {
 		for range calls {
@@ -218,8 +220,8 @@ func (j *attention) Run(calls int) (Elapsed, error) {
 	}), nil
 }
 
-// elsewhere is Run of a plan whose calls run in another process.
-func (j *attention) elsewhere(r attn.Remote, calls int) (e Elapsed, err error) {
+// runRemote is Run for a plan whose calls run in another process.
+func (j *attention) runRemote(r attn.Remote, calls int) (e Elapsed, err error) {
 	if j.at.Pass != "backward" {
 		e.CPU, e.Wall, err = r.Run(calls)
 	}
@@ -246,19 +248,19 @@ func (j *attention) Check(rows int, seed uint64) (oracle.Verdict, error) {
 	if j.back == nil {
 		return v, nil
 	}
-	// Of a row the oracle knows the gradients, and of a key what some rows add to its own: it is
-	// asked about the gradient of those rows alone.
+	// The gradient of a key is a sum over all rows, and the oracle knows the sampled ones. So the
+	// other rows get an incoming gradient of 0.
 	oracle.Thin(&j.p, j.args, j.grads, sample)
 	j.back.Backward(j.args, j.grads)
 	g, err := o.JudgeGrads(j.grads)
-	cases.FillGrads(j.grads, Inputs(j.at))
+	cases.FillGrads(j.grads, InputSeed(j.at))
 	if !(g.Worst <= v.Worst) {
 		v.Worst, v.Where = g.Worst, g.Where
 	}
 	return v, err
 }
 
-// remote is the plan of a job whose calls run in another process, nil of any other.
+// remote returns the plan of a job whose calls run in another process, nil for any other job.
 func remote(j Job) attn.Remote {
 	if a, ok := j.(*attention); ok {
 		if r, ok := a.plan.(attn.Remote); ok {

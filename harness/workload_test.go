@@ -10,7 +10,7 @@ import (
 	"attnlab/kernels/naive"
 )
 
-// verified runs a point once and compares every row.
+// verified runs a point once and checks every row.
 func verified(t *testing.T, at run.Point) (*harness.Workload, harness.Job) {
 	t.Helper()
 	w, err := harness.Attention(naive.New(), at)
@@ -34,7 +34,8 @@ func verified(t *testing.T, at run.Point) (*harness.Workload, harness.Job) {
 	return w, j
 }
 
-// Every feature makes a workload whose answer is right, with every form of cache, decoding and not.
+// TestWorkloads checks the answers of workloads with each feature and form of cache, for prefill
+// and decode.
 func TestWorkloads(t *testing.T) {
 	for _, features := range []string{
 		"", "alibi+sinks+softcap:3+temp:2", "relative-clipped:5", "metric-rect:5+bias", "rope+lengths", "bool", "packed:0.3+lse", "block:4:0.4+lengths",
@@ -55,7 +56,8 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-// A workload counts the pairs that its masks and lengths leave, and the memory of its masks.
+// TestWorkloadCounts checks that a workload counts the pairs that its mask and lengths leave
+// visible, and the memory of its mask.
 func TestWorkloadCounts(t *testing.T) {
 	at := run.Point{Kernel: "naive", ISA: "go", Batch: 2, SeqKV: 64, Dim: 8}
 	pair := int64(2 * (8 + 8))
@@ -90,7 +92,8 @@ func TestWorkloadCounts(t *testing.T) {
 	}
 }
 
-// Sequences one by one take the scratch of plans of their own lengths.
+// TestAloneHasPlansOfItsOwnLengths checks that sequences one by one take the scratch of plans of
+// their own lengths.
 func TestAloneHasPlansOfItsOwnLengths(t *testing.T) {
 	at := run.Point{Kernel: "naive", ISA: "go", Batch: 3, SeqKV: 64, Dim: 8, Features: "ragged-alone:20"}.WithDefaults()
 	w, j := verified(t, at)
@@ -111,10 +114,11 @@ func TestAloneHasPlansOfItsOwnLengths(t *testing.T) {
 	}
 }
 
-// A rotation has no angles before the first key.
+// TestRopeBeforeTheFirstKey checks that a rotation is refused where a query is before the first
+// key, and nowhere else.
 func TestRopeBeforeTheFirstKey(t *testing.T) {
 	at := run.Point{Kernel: "naive", ISA: "go", SeqQ: 9, SeqKV: 4, Dim: 8, Features: "rope"}.WithDefaults()
-	if _, err := harness.Attention(naive.New(), at); err == nil || !strings.Contains(err.Error(), "rope: 5 queries stand before") {
+	if _, err := harness.Attention(naive.New(), at); err == nil || !strings.Contains(err.Error(), "rope: 5 queries are before") {
 		t.Errorf("%v", err)
 	}
 	at.Mask = "causal-topleft"

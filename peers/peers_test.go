@@ -16,6 +16,7 @@ import (
 	"attnlab/attn/cases"
 	"attnlab/harness"
 	"attnlab/harness/run"
+	"attnlab/harness/verify"
 	"attnlab/internal/processtest"
 	"attnlab/peers"
 	"attnlab/peers/peertest"
@@ -77,7 +78,7 @@ func answersAll(t *testing.T, k attn.Kernel, form func(cases.Case) (cases.Case, 
 		if !ok {
 			continue
 		}
-		switch f := harness.Try(k, c); {
+		switch f := verify.Try(k, c); {
 		case f.Refused:
 		case !f.Right():
 			t.Error(f)
@@ -93,7 +94,7 @@ func answersAll(t *testing.T, k attn.Kernel, form func(cases.Case) (cases.Case, 
 // TestGradients checks the backward pass of a peer that has one against the oracle's gradients.
 func TestGradients(t *testing.T) {
 	answersAll(t, peer(t, "learns"), func(c cases.Case) (cases.Case, bool) { return c.Differentiated(attn.WantEntropy) })
-	if have := harness.Powers(peer(t, "honest")); have&attn.NeedGrad != 0 {
+	if have := verify.Powers(peer(t, "honest")); have&attn.NeedGrad != 0 {
 		t.Errorf("a peer without a backward pass does %v", have)
 	}
 }
@@ -154,7 +155,7 @@ func TestWeighed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := harness.Weigh(w)
+	m, err := harness.MeasureMemory(w)
 	if err != nil {
 		t.Fatal(err)
 	}

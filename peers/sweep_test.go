@@ -27,10 +27,11 @@ const workerEnv = "ATTNLAB_TEST_WORKER"
 
 // work runs the worker.
 func work() {
-	harness.SampleTime, harness.ProbeTime = time.Millisecond, time.Millisecond
 	self, err := os.Executable()
 	if err == nil {
-		err = newLab(self, strings.Split(os.Getenv(workerEnv), ","), 0).Serve(os.Stdin, os.Stdout)
+		server := newServer(self, strings.Split(os.Getenv(workerEnv), ","), 0)
+		server.Effort = harness.Effort{Sample: time.Millisecond, Probe: time.Millisecond}
+		err = server.Serve(os.Stdin, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -39,9 +40,9 @@ func work() {
 	os.Exit(0)
 }
 
-// newLab returns a lab with naive and the given kinds of peers, all of which are this binary.
-func newLab(self string, likes []string, timeout time.Duration) *harness.Lab {
-	lab := &harness.Lab{
+// newServer returns a server with naive and the given kinds of peers, all of which are this binary.
+func newServer(self string, likes []string, timeout time.Duration) *harness.Server {
+	s := &harness.Server{
 		Kernels: []attn.Kernel{naive.New()},
 		Probes: func(run.Point) harness.Probes {
 			return harness.Probes{Peak: spin, Read: func(x []float32) float32 { return x[0] }}
@@ -50,16 +51,16 @@ func newLab(self string, likes []string, timeout time.Duration) *harness.Lab {
 	for _, like := range likes {
 		k := peers.New(like, self, like)
 		k.Timeout = timeout
-		lab.Kernels = append(lab.Kernels, k)
+		s.Kernels = append(s.Kernels, k)
 	}
-	lab.Workload = func(at run.Point) (*harness.Workload, error) {
-		k, err := lab.Kernel(at.Kernel, at.ISA)
+	s.Workload = func(at run.Point) (*harness.Workload, error) {
+		k, err := harness.Find(s.Kernels, at.Kernel, at.ISA)
 		if err != nil {
 			return nil, err
 		}
 		return harness.Attention(k, at)
 	}
-	return lab
+	return s
 }
 
 var spun float64
@@ -74,39 +75,39 @@ func spin(n int) int64 {
 
 // newSweep returns a sweep over naive and some kinds of peers, at the given lengths. Every peer
 // leaves a file in dir that is named after its process.
-func newSweep(t *testing.T, timeout time.Duration, likes []string, lengths ...int) (s *harness.Sweep, dir string) {
+func newSweep(t *testing.T, timeout time.Duration, likes []string, lengths ...int) (s *harness.Sweep, server *harness.Server, dir string) {
 	t.Helper()
 	self := processtest.Self(t)
 	dir = t.TempDir()
 	t.Setenv(peertest.Processes, dir)
-	child := &harness.Child{Timeout: timeout, Command: func() *exec.Cmd {
+	client := &harness.Client{Timeout: timeout, Command: func() *exec.Cmd {
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), workerEnv+"="+strings.Join(likes, ","))
 		return cmd
 	}}
-	lab := newLab(self, likes, timeout)
+	server = newServer(self, likes, timeout)
 	t.Cleanup(func() {
-		child.Close()
-		closeAll(lab)
+		client.Close()
+		closeAll(server)
 	})
 	j, err := run.Create(t.TempDir(), run.Meta{Seed: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { j.Close() })
-	s = &harness.Sweep{Lab: lab, Worker: child, Journal: j, Samples: 2}
+	s = &harness.Sweep{Recorder: harness.Recorder{Workload: server.Workload, Worker: client, Journal: j}, Samples: 2}
 	for _, n := range lengths {
-		for _, k := range lab.Kernels {
+		for _, k := range server.Kernels {
 			algo, isa := k.Name()
 			s.Points = append(s.Points, run.Point{Kernel: algo, ISA: isa, Mask: "full", SeqKV: n, Dim: 8}.WithDefaults())
 		}
 	}
-	return s, dir
+	return s, server, dir
 }
 
-// closeAll closes the peers of a lab and ignores errors.
-func closeAll(lab *harness.Lab) {
-	for _, k := range lab.Kernels[1:] {
+// closeAll closes the peers of a server and ignores errors.
+func closeAll(s *harness.Server) {
+	for _, k := range s.Kernels[1:] {
 		_ = k.(*peers.Kernel).Close()
 	}
 }
@@ -157,7 +158,7 @@ func TestSweepOverFaultyPeers(t *testing.T) {
 	for like := range want {
 		likes = append(likes, like)
 	}
-	s, dir := newSweep(t, time.Minute, likes, 8, 16)
+	s, server, dir := newSweep(t, time.Minute, likes, 8, 16)
 	o, err := s.Run(t.Context(), make(chan struct{}))
 	if err != nil || o.Reason != harness.AllSamples || o.Points != 2*(1+len(likes)) {
 		t.Fatalf("outcome %+v, %v", o, err)
@@ -175,7 +176,7 @@ func TestSweepOverFaultyPeers(t *testing.T) {
 			t.Errorf("%s: %s with %v samples, want %s", at.Name(), got, row.Samples, wanted)
 		}
 	}
-	closeAll(s.Lab)
+	closeAll(server)
 	noneOf(t, dir)
 }
 
@@ -197,7 +198,7 @@ func TestSweepOverHangingPeers(t *testing.T) {
 	for like := range want {
 		likes = append(likes, like)
 	}
-	s, dir := newSweep(t, limit, likes, 8)
+	s, server, dir := newSweep(t, limit, likes, 8)
 	o, err := s.Run(t.Context(), make(chan struct{}))
 	if err != nil || o.Reason != harness.AllSamples || o.Failed != len(likes) {
 		t.Fatalf("outcome %+v, %v", o, err)
@@ -207,14 +208,14 @@ func TestSweepOverHangingPeers(t *testing.T) {
 			t.Errorf("%s: %s %q, want %q", at.Name(), row.Status, row.Note, want[at.Kernel])
 		}
 	}
-	closeAll(s.Lab)
+	closeAll(server)
 	noneOf(t, dir)
 }
 
 // TestGroupsEndWithTheWorker checks that everything that peers have started ends when the worker is
 // killed, for example by a second Ctrl-C.
 func TestGroupsEndWithTheWorker(t *testing.T) {
-	s, dir := newSweep(t, time.Minute, []string{"breeds-at-run"}, 8)
+	s, _, dir := newSweep(t, time.Minute, []string{"breeds-at-run"}, 8)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {

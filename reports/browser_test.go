@@ -21,11 +21,11 @@ import (
 )
 
 var (
-	browserPath = flag.String("browser", "", "browser that must run the tests of pages; without it they take chromium or Chrome from PATH, or are skipped")
-	screenshots = flag.String("screenshots", "", "folder in which the tests of pages leave pictures of them")
+	browserPath = flag.String("browser", "", "browser that must run the tests of pages; by default chromium or Chrome from PATH, else they are skipped")
+	screenshots = flag.String("screenshots", "", "folder for pictures that the tests of pages take")
 )
 
-// findBrowser skips a test of a page where nothing can show it.
+// findBrowser returns the browser's path. It skips the test where there is none.
 func findBrowser(t *testing.T) string {
 	t.Helper()
 	if *browserPath != "" {
@@ -43,7 +43,7 @@ func findBrowser(t *testing.T) string {
 	return ""
 }
 
-// A tab shows one page, and keeps what the page asks the network for and what it complains of.
+// A tab shows one page, and records the page's requests and errors.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -53,7 +53,7 @@ type tab struct {
 	complaints []string
 }
 
-// openTab starts a browser that the end of the test ends.
+// openTab starts a browser, which the end of the test closes.
 func openTab(t *testing.T) *tab {
 	t.Helper()
 	path := findBrowser(t)
@@ -102,7 +102,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// open shows a page that it writes to a file, and returns its address.
+// open writes a page to a file, shows it, and returns its address.
 func (b *tab) open(page string) string {
 	b.t.Helper()
 	path := filepath.Join(b.t.TempDir(), "page.html")
@@ -124,7 +124,7 @@ func (b *tab) media(kind, scheme string) {
 	}
 }
 
-// shoot leaves a picture of the whole page, if one is asked for.
+// shoot writes a picture of the whole page to -screenshots, if that is set.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	if *screenshots == "" {
@@ -142,7 +142,7 @@ func (b *tab) shoot(name string) {
 	}
 }
 
-// ask evaluates an expression of the page.
+// ask evaluates an expression in the page.
 func ask[T any](b *tab, expression string) T {
 	b.t.Helper()
 	x, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
@@ -152,8 +152,8 @@ func ask[T any](b *tab, expression string) T {
 	return x
 }
 
-// pictures leaves pictures of the page at the width of a desk and of a telephone, light and dark,
-// and demands that nothing reaches over the side.
+// pictures takes pictures of the page at the width of a desktop and of a telephone, light and dark,
+// and fails where anything is wider than the page.
 func (b *tab) pictures(name string) {
 	b.t.Helper()
 	for _, width := range []int64{1280, 390} {
@@ -170,7 +170,7 @@ func (b *tab) pictures(name string) {
 	b.media("", "light")
 }
 
-// legible demands that what is shown of each selector has a contrast of 4.5 with what is behind it.
+// legible fails where the text of a selector has a contrast below 4.5 with its background.
 func (b *tab) legible(selectors ...string) {
 	b.t.Helper()
 	for _, s := range selectors {
@@ -194,8 +194,7 @@ func (b *tab) legible(selectors ...string) {
 	}
 }
 
-// quiet demands that the page asked for nothing but what begins with an address, and complained of
-// nothing.
+// quiet fails where the page requested anything outside an address, or reported an error.
 func (b *tab) quiet(address string) {
 	b.t.Helper()
 	b.mu.Lock()

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"fmt"
 	"image/color"
 	"math"
 	"os"
@@ -21,7 +22,7 @@ import (
 type chart struct {
 	name  string // in file names
 	title string
-	axis  string // label of the vertical axis, with its unit
+	axis  string // label of the vertical axis
 	value func(*run.Row) (y, lo, hi float64)
 	label func(float64) string // of a tick
 	base  float64              // of the ticks: 10, or 2 for bytes
@@ -31,27 +32,34 @@ type chart struct {
 var charts = [...]chart{
 	{
 		name: "time", title: "Time of one call", axis: "time", base: 10, label: tickSeconds,
-		value: func(w *run.Row) (y, lo, hi float64) { return w.Ns / 1e9, w.NsLo / 1e9, w.NsHi / 1e9 },
+		value: func(w *run.Row) (y, lo, hi float64) { return w.Ns.Mid / 1e9, w.Ns.Lo / 1e9, w.Ns.Hi / 1e9 },
 	},
 	{
 		name: "flops", title: "Rate", axis: "GFLOP/s", base: 10, label: tickNumber, peak: true,
-		value: func(w *run.Row) (y, lo, hi float64) { return w.GFlops, w.Flop / w.NsHi, w.Flop / w.NsLo },
+		value: func(w *run.Row) (y, lo, hi float64) { return w.GFlops, w.Flop / w.Ns.Hi, w.Flop / w.Ns.Lo },
 	},
-	{
-		name: "scratch", title: "Scratch memory of a plan", axis: "scratch", base: 2, label: tickBytes,
-		value: func(w *run.Row) (y, lo, hi float64) { return w.Scratch, math.NaN(), math.NaN() },
-	},
+	scratch,
 	{
 		name: "rss", title: "Peak resident memory over the inputs", axis: "peak RSS", base: 2, label: tickBytes,
 		value: func(w *run.Row) (y, lo, hi float64) { return w.RSS, math.NaN(), math.NaN() },
 	},
 }
 
-// file is the name of a chart's files without folder and extension.
+var scratch = chart{
+	name: "scratch", title: "Scratch memory of a plan", axis: "scratch", base: 2, label: tickBytes,
+	value: func(w *run.Row) (y, lo, hi float64) { return w.Scratch, math.NaN(), math.NaN() },
+}
+
+// leastTime is the time that blocks of pages show.
+var leastTime = chart{
+	title: "Time of one call", axis: "time", base: 10, label: tickSeconds,
+	value: func(w *run.Row) (y, lo, hi float64) { return w.NsMin / 1e9, math.NaN(), math.NaN() },
+}
+
+// file returns the name of a chart's files, without folder and extension.
 func (c *chart) file(g *group) string { return g.slug() + "-" + c.name }
 
-// drawable reports whether a group has two lengths and something to draw: a line takes two points,
-// and a logarithm positive numbers.
+// drawable reports whether a group has at least two lengths and a positive number to draw.
 func (c *chart) drawable(g *group) bool {
 	if len(g.seqs) < 2 {
 		return false
@@ -59,7 +67,7 @@ func (c *chart) drawable(g *group) bool {
 	return slices.ContainsFunc(g.series, func(s *series) bool { return len(c.points(g, s)) > 0 })
 }
 
-// A point with the ends of its interval, which are NaN where there is none.
+// A bar is a point of a chart with the ends of its interval, which are NaN where there is none.
 type bar struct{ x, y, lo, hi float64 }
 
 func (c *chart) points(g *group, s *series) []bar {
@@ -95,16 +103,16 @@ func Plots(dir string, r *run.Run) error {
 	return nil
 }
 
-// ladderChart draws time and scratch memory side by side.
-func ladderChart(path string, g *group) error {
-	return canvas.Save(path, 24*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
+// ladderChart draws time and scratch memory side by side, as SVG.
+func ladderChart(g *group) ([]byte, error) {
+	return canvas.SVG(24*vg.Centimeter, 10*vg.Centimeter, func(area draw.Canvas) error {
 		left, right := area, area
 		split := area.Min.X + (area.Max.X-area.Min.X-g.legendWidth())/2
 		left.Max.X, right.Min.X = split-8, split+8
-		if err := panel(left, g, &charts[0], charts[0].title, false); err != nil {
+		if err := panel(left, g, &leastTime, leastTime.title, false); err != nil {
 			return err
 		}
-		return panel(right, g, &charts[2], charts[2].title, true)
+		return panel(right, g, &scratch, scratch.title, true)
 	})
 }
 
@@ -114,8 +122,8 @@ var (
 	grey   = color.RGBA{0xd8, 0xd8, 0xd8, 0xff}
 )
 
-// style is the look of a series: a colour for the kernel, a dash and a shape for the instruction
-// set.
+// style returns the look of a series: the colour of its kernel, and the dash and the shape of its
+// instruction set.
 func (g *group) style(s *series) (color.Color, []vg.Length, draw.GlyphDrawer) {
 	var kernels, isas []string
 	for _, t := range g.series {
@@ -133,7 +141,7 @@ func (g *group) style(s *series) (color.Color, []vg.Length, draw.GlyphDrawer) {
 // thumb is the width of a line in a legend.
 const thumb = 28
 
-// newLegend is an empty legend, which stands at the right of a chart.
+// newLegend returns an empty legend for the right of a chart.
 func newLegend() plot.Legend {
 	l := plot.NewLegend()
 	l.Top, l.Left = true, true
@@ -143,7 +151,7 @@ func newLegend() plot.Legend {
 	return l
 }
 
-// legendWidth is the room that its names take.
+// legendWidth returns the width of a legend that names all series.
 func (g *group) legendWidth() vg.Length {
 	style, width := newLegend().TextStyle, 3.6*vg.Centimeter
 	for _, s := range g.series {
@@ -152,8 +160,8 @@ func (g *group) legendWidth() vg.Length {
 	return width
 }
 
-// panel draws one chart of a group, with the legend on its right if asked for, in the order of the
-// lines' right ends.
+// panel draws one chart of a group, with a legend on its right if withLegend is set. The legend is
+// in the order of the lines' right ends.
 func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) error {
 	p := plot.New()
 	p.Title.Text = title
@@ -195,7 +203,7 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 		thumb []plot.Thumbnailer
 	}
 	var entries []entry
-	for i, s := range g.series {
+	for _, s := range g.series {
 		points := c.points(g, s)
 		if len(points) == 0 {
 			continue
@@ -206,18 +214,13 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 		}
 		line.Color, line.Dashes, dots.Shape = g.style(s)
 		line.Width = 1.6
-		for _, above := range g.series[i+1:] {
-			if coincide(points, c.points(g, above)) {
-				line.Width += 1.8 // so that a line shows on both sides of the one that is drawn over it
-			}
-		}
-		dots.Color, dots.Radius = line.Color, line.Width/2+1.8
+		dots.Color, dots.Radius = line.Color, 2.6
 		p.Add(line, dots)
 		if bars != nil {
 			bars.Color, bars.Width, bars.CapWidth = line.Color, 1, 6
 			p.Add(bars)
 		}
-		// A line that ends early stands where it would go on, by its own last step.
+		// The legend puts a line that ends early where it would go on.
 		end := points[len(points)-1]
 		at := end.y
 		if len(points) > 1 {
@@ -263,23 +266,7 @@ func panel(area draw.Canvas, g *group, c *chart, title string, withLegend bool) 
 	return nil
 }
 
-// coincide reports whether two lines lie on each other at most of the lengths they share.
-func coincide(a, b []bar) bool {
-	shared, near := 0, 0
-	for _, p := range a {
-		for _, q := range b {
-			if p.x == q.x {
-				shared++
-				if math.Abs(math.Log(p.y/q.y)) < 0.05 {
-					near++
-				}
-			}
-		}
-	}
-	return 2*near > shared
-}
-
-// orElse is x where it is known.
+// orElse returns x, or other where x is not known.
 func orElse(x, other float64) float64 {
 	if run.Known(x) {
 		return x
@@ -287,7 +274,7 @@ func orElse(x, other float64) float64 {
 	return other
 }
 
-// lines makes a line, its dots, and bars for those intervals that exist.
+// lines returns a line, its dots, and bars for the intervals that exist.
 func lines(points []bar) (*plotter.Line, *plotter.Scatter, *plotter.YErrorBars, error) {
 	var at plotter.XYs
 	var e struct {
@@ -309,7 +296,7 @@ func lines(points []bar) (*plotter.Line, *plotter.Scatter, *plotter.YErrorBars, 
 	return line, dots, bars, err
 }
 
-// lengthTicks labels the lengths themselves, every other one where they are many.
+// lengthTicks labels the lengths: all of them, or every k-th so that there are at most ten labels.
 func lengthTicks(seqs []int) plot.ConstantTicks {
 	step := (len(seqs) + 9) / 10
 	var t plot.ConstantTicks
@@ -323,8 +310,8 @@ func lengthTicks(seqs []int) plot.ConstantTicks {
 	return t
 }
 
-// logTicks puts ticks between low and high, two to nine of them with a label: at powers of the
-// base, or in a short decimal range also at some of their multiples.
+// logTicks returns ticks between low and high, two to nine of them with a label. They are at powers
+// of the base, and in a short decimal range also at some multiples of these.
 func logTicks(low, high, base float64, label func(float64) string) []plot.Tick {
 	decades := math.Log(high/low) / math.Log(base)
 	factors, step := []float64{1}, 1
@@ -378,4 +365,54 @@ func tickBytes(x float64) string {
 		}
 	}
 	return tickNumber(x) + " B"
+}
+
+// bars draws the time of one call as bars: a panel for each column of the grid, a bar for each
+// line. Bars of our kernels have a colour of their own.
+func (g *grid) bars() ([]byte, error) {
+	const row, head, foot = 24, 22, 4
+	style := newLegend().TextStyle
+	names, room := g.labels(g.lines), vg.Length(0)
+	for _, name := range names {
+		room = max(room, 1.2*style.Width(name)) // browsers may have a wider font
+	}
+	titles := g.labels(g.columns)
+	for i, column := range g.columns {
+		if len(titles) == 1 {
+			titles[i] = column.Mask + " mask"
+		}
+		titles[i] += fmt.Sprintf(", %d keys", column.SeqKV)
+	}
+	height := vg.Length(head + foot + row*len(g.lines) + 16)
+	return canvas.SVG(24*vg.Centimeter, height, func(area draw.Canvas) error {
+		width := (area.Max.X - area.Min.X - room - 10) / vg.Length(len(g.columns))
+		for i, column := range g.columns {
+			left := area.Min.X + room + 10 + width*vg.Length(i)
+			most := 0.0
+			for _, line := range g.lines {
+				if w := g.at[[2]run.Point{line, column}]; w != nil {
+					most = max(most, w.NsMin)
+				}
+			}
+			area.FillText(style, vg.Point{X: left, Y: area.Max.Y - 12}, titles[i])
+			for k, line := range g.lines {
+				y := area.Max.Y - head - row*vg.Length(k+1)
+				if i == 0 {
+					area.FillText(style, vg.Point{X: area.Min.X, Y: y + 7}, names[k])
+				}
+				w := g.at[[2]run.Point{line, column}]
+				if w == nil {
+					continue
+				}
+				long := (width - 60) * vg.Length(w.NsMin/most)
+				fill := color.Color(color.Gray{0xb0})
+				if !g.foreign(line) {
+					fill = canvas.Colors[0]
+				}
+				area.FillPolygon(fill, []vg.Point{{X: left, Y: y + 3}, {X: left + long, Y: y + 3}, {X: left + long, Y: y + row - 3}, {X: left, Y: y + row - 3}})
+				area.FillText(style, vg.Point{X: left + long + 5, Y: y + 7}, milliseconds(w)+" ms")
+			}
+		}
+		return nil
+	})
 }

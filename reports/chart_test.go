@@ -6,7 +6,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// A legend has room for the longest of its names, and charts of short ones are all of one width.
+// TestLegendHoldsNames checks that a legend has room for its longest name, and that legends of
+// short names have one width.
 func TestLegendHoldsNames(t *testing.T) {
 	short := group{series: []*series{{kernel: "flash", isa: "go"}}}
 	if got := short.legendWidth(); got != 3.6*vg.Centimeter {

@@ -7,8 +7,8 @@ import (
 	"attnlab/harness/run"
 )
 
-// costTable says what features, types, pages and windows cost: a line for each point of a run that
-// has a plainer one beside it.
+// costTable returns the cost of features, types, pages and windows: a line for each point of a run
+// that also has the point without them.
 func costTable(r *run.Run) (header []string, lines [][]string) {
 	for _, c := range r.Costs() {
 		parts, features := groupParts(c.Plain)

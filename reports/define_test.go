@@ -9,8 +9,8 @@ import (
 	"attnlab/harness/run"
 )
 
-// Every number of the table of points and of sweep.csv is defined, in the page and in
-// docs/statistics.md.
+// TestDefinitions checks that every number of the table of points and of sweep.csv is defined, in
+// the page and in docs/statistics.md.
 func TestDefinitions(t *testing.T) {
 	doc, err := os.ReadFile("../docs/statistics.md")
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package reports makes what people read from a run: a table for the terminal, report.md, charts,
-// and the generated part of the README.
+// Package reports writes what people read of a run: a table for the terminal, report.html,
+// report.md, charts, and the generated blocks of Markdown pages.
 //
-// A run's rows fall into groups, one a problem apart from its length; a group's rows fall into
-// series, one a kernel and instruction set, that run along the lengths. Linear attention stands in
-// the group of the softmax kernels it is an alternative to.
+// A group is all rows of a run with one problem, at any length. A series is all rows of a group
+// with one kernel and one instruction set. Linear attention is in the group of the softmax kernels
+// that it can replace.
 package reports
 
 import (
@@ -14,27 +14,38 @@ import (
 	"attnlab/harness/stats"
 )
 
-// A series is one kernel and instruction set along the lengths of a group.
+// A series is one kernel and instruction set at all lengths of a group.
 type series struct {
 	kernel, isa string
-	features    string           // of a linear kernel, where not the plain one
+	features    string           // the feature map of a linear kernel, empty for the default one
 	rows        map[int]*run.Row // by length
 }
 
-// label names the series in charts and tables.
+// label returns the name of the series in charts and tables.
 func (s *series) label() string {
 	return strings.TrimSpace(s.kernel + " " + s.isa + " " + s.features)
 }
 
-// at is the row at a length, nil if there is none with a time.
+// at returns the row at a length, nil if there is none with a time.
 func (s *series) at(seq int) *run.Row {
-	if w := s.rows[seq]; w != nil && w.Status == run.OK && run.Known(w.Ns) {
+	if w := s.rows[seq]; w != nil && w.Status == run.OK && run.Known(w.Ns.Mid) {
 		return w
 	}
 	return nil
 }
 
-// longest is the row with a time at the greatest length, or nil.
+// skipped reports whether every row of the series was skipped, as of a kernel that an instruction
+// set does not have.
+func (s *series) skipped() bool {
+	for _, w := range s.rows {
+		if w.Status != run.Skipped {
+			return false
+		}
+	}
+	return true
+}
+
+// longest returns the row with a time at the greatest length, or nil.
 func (s *series) longest() *run.Row {
 	var best *run.Row
 	for n := range s.rows {
@@ -45,42 +56,68 @@ func (s *series) longest() *run.Row {
 	return best
 }
 
-// slope is the exponent of time in length, NaN with fewer than two lengths.
+// slope returns the exponent of time in length, NaN with fewer than two lengths.
 func (s *series) slope() float64 {
 	var x, y []float64
 	for n := range s.rows {
 		if w := s.at(n); w != nil {
-			x, y = append(x, float64(n)), append(y, w.Ns)
+			x, y = append(x, float64(n)), append(y, w.Ns.Mid)
 		}
 	}
 	return stats.Slope(x, y)
 }
 
-// A group is a problem apart from its length.
+// A group is a problem at several lengths.
 type group struct {
 	parts  []string // of its name: pass=forward, mask=full, heads=1, ...
 	seqs   []int    // ascending
 	series []*series
 }
 
-// title is the group's name for people: forward, full mask, heads 1, dim 64, threads 1.
+// title returns the group's name for people: forward, full mask, 8 heads, d = 64, one thread.
 func (g *group) title() string {
 	var t []string
 	for _, p := range g.parts {
 		k, v, _ := strings.Cut(p, "=")
-		switch k {
-		case "pass":
-			t = append(t, v)
-		case "mask":
-			t = append(t, v+" mask")
-		default:
-			t = append(t, k+" "+v)
-		}
+		t = append(t, spell(k, v))
 	}
 	return strings.Join(t, ", ")
 }
 
-// slug is the group's name for files: forward-full-heads1-dim64-threads1.
+// spell returns what a part of a point's name means in words.
+func spell(key, value string) string {
+	n := func(one, many string) string {
+		if value == "1" {
+			return one
+		}
+		return value + " " + many
+	}
+	switch key {
+	case "pass":
+		return strings.Replace(value, "both", "forward and backward", 1)
+	case "mask":
+		return value + " mask"
+	case "heads":
+		return n("one head", "heads")
+	case "kvheads":
+		return n("one key head", "key heads")
+	case "seqq":
+		return n("one query", "queries")
+	case "dim":
+		return "d = " + value
+	case "dimv":
+		return "d_v = " + value
+	case "page":
+		return "pages of " + value
+	case "features":
+		return "with " + value
+	case "threads":
+		return n("one thread", "threads")
+	}
+	return key + " " + value
+}
+
+// slug returns the group's name for files: forward-full-heads1-dim64-threads1.
 func (g *group) slug() string {
 	var t []string
 	for _, p := range g.parts {
@@ -94,7 +131,7 @@ func (g *group) slug() string {
 	return run.FileName(strings.Join(t, "-"))
 }
 
-// groups sorts rows into groups, in the order in which they appear.
+// groups returns the groups of rows, in the order in which they first appear.
 func groups(rows []run.Row) []*group {
 	index := map[string]*group{}
 	var list []*group
@@ -116,8 +153,8 @@ func groups(rows []run.Row) []*group {
 	return list
 }
 
-// groupParts takes from a point's name what is not the kernel's, nor the length. Features of which
-// the op always has some, as linear attention has a feature map, are returned apart.
+// groupParts returns the parts of a point's name without kernel, instruction set and length. A
+// feature map, which linear attention always has, is returned apart, empty if it is the default.
 func groupParts(p run.Point) (parts []string, features string) {
 	if plain := (run.Point{Op: p.Op}).WithDefaults(); plain.Features != "" {
 		if p.Features != plain.Features {
@@ -162,17 +199,17 @@ func tally(rows []run.Row) (ok, skipped, failed int) {
 	return ok, skipped, failed
 }
 
-// fastestPeak is the greatest rate that any multiply-add probe reached with so many threads, in
-// GFLOP/s: the one limit that all rungs of a ladder are measured against. It is NaN where nothing
-// was probed.
-func fastestPeak(r *run.Run, rows []run.Row, threads int) float64 {
+// fastestPeak returns the greatest rate that any multiply-add probe of a run reached on a number of
+// threads, in GFLOP/s. All rungs of a ladder are measured against it. It is NaN where nothing was
+// probed.
+func fastestPeak(m run.Meta, rows []run.Row, threads int) float64 {
 	peak := 0.0
 	for i := range rows {
 		if w := &rows[i]; w.Threads == threads && w.PeakGFlops > peak {
 			peak = w.PeakGFlops
 		}
 	}
-	for _, p := range r.Meta.Peaks {
+	for _, p := range m.Peaks {
 		if threads == 1 {
 			peak = max(peak, p.Flop/1e9)
 		}
@@ -180,7 +217,8 @@ func fastestPeak(r *run.Run, rows []run.Row, threads int) float64 {
 	return positive(peak)
 }
 
-// doubts says which peaks of a run are unreliable, and why: all shares of them are too.
+// doubts returns a sentence for each peak of a run that is unreliable. Shares of such a peak are
+// unreliable too.
 func doubts(r *run.Run) []string {
 	var list []string
 	for _, p := range r.Meta.Peaks {

@@ -17,14 +17,14 @@ import (
 type historyPage struct {
 	CSS       template.CSS
 	JS        template.JS
-	Live      string // always empty: a history stands still
+	Live      string // always empty: the page does not renew itself
 	Title     string
 	LeastRuns int
 	Machines  []historyMachine
 	Data      []trendMachine
 }
 
-// A historyMachine is the part of the page that reads without a script.
+// A historyMachine is the part of the page on one machine that can be read without a script.
 type historyMachine struct {
 	ID, Name string
 	Cards    []pageCard
@@ -32,7 +32,7 @@ type historyMachine struct {
 	Steps    *pageTable
 }
 
-// The trends are what the script draws from.
+// A trendMachine is what the script draws from.
 type trendMachine struct {
 	Name  string      `json:"name"`
 	Runs  []trendRun  `json:"runs"`
@@ -48,13 +48,13 @@ type trendCell struct {
 	Title  string      `json:"title"`
 	Keys   trendKeys   `json:"keys"`
 	By     string      `json:"by"`
-	Share  bool        `json:"share"` // values are shares, not calls a second
-	At     []int       `json:"at"`    // runs
+	Share  bool        `json:"share"` // whether values are shares rather than calls a second
+	At     []int       `json:"at"`    // indices of runs
 	Values []float64   `json:"values"`
 	Steps  []trendStep `json:"steps"`
 }
 
-// trendKeys are what cells are chosen by, in the order in which the script offers them.
+// trendKeys are the properties by which a reader chooses cells, in the order of the filters.
 type trendKeys struct {
 	Machine string `json:"machine"`
 	Kernel  string `json:"kernel"`
@@ -63,7 +63,7 @@ type trendKeys struct {
 }
 
 type trendStep struct {
-	Begin  int     `json:"begin"` // a run
+	Begin  int     `json:"begin"` // the index of a run
 	Was    float64 `json:"was"`
 	Is     float64 `json:"is"`
 	Change string  `json:"change"`
@@ -75,10 +75,10 @@ func History(w io.Writer, machines []*history.Machine) error {
 		CSS: pageCSS, JS: script(chartJS, historyJS), Title: "Attention kernels, commit by commit", LeastRuns: history.LeastRuns, Data: []trendMachine{},
 	}
 	for i, m := range machines {
-		points := map[string]*run.Row{} // by name, as rows without numbers
+		points := map[string]*run.Row{} // by name, without numbers
 		for _, r := range m.Runs {
-			for _, c := range r.Cells {
-				points[c.Point.Name()] = &run.Row{Point: c.Point}
+			for i := range r.Rows {
+				points[r.Rows[i].Name()] = &run.Row{Point: r.Rows[i].Point}
 			}
 		}
 		p.Machines = append(p.Machines, historyMachine{
@@ -89,7 +89,7 @@ func History(w io.Writer, machines []*history.Machine) error {
 	return historyTemplate.Execute(w, p)
 }
 
-func day(r *run.Run) string { return r.Meta.Started.UTC().Format(time.DateOnly) }
+func day(r *history.Run) string { return r.Meta.Started.UTC().Format(time.DateOnly) }
 
 func historyCards(m *history.Machine) []pageCard {
 	slower, faster, steady := 0, 0, 0
@@ -129,14 +129,11 @@ func historyWarnings(m *history.Machine) []string {
 	var list []string
 	for _, r := range m.Runs {
 		list = append(list, r.Warnings...)
-		if !r.Complete() {
-			list = append(list, r.Dir+": the run is not complete")
-		}
 	}
 	return append(list, m.Paths()...)
 }
 
-// stepTable has a line a step, the newest first.
+// stepTable returns a table with a line for each step, the newest first.
 func stepTable(m *history.Machine, points map[string]*run.Row) *pageTable {
 	type line struct {
 		begin int
@@ -160,7 +157,7 @@ func stepTable(m *history.Machine, points map[string]*run.Row) *pageTable {
 	return table("Steps on "+m.Name, []string{"change", "cell", "begins at", "of", "after", "was", "is", "what", "the machine changed too"}, sorted)
 }
 
-// change shows a relative change with its sign, for one from zero that there is one.
+// change formats a relative change with its sign. A change from zero has no number.
 func change(x float64) string {
 	if math.IsInf(x, 0) {
 		return "from zero"

@@ -17,8 +17,9 @@ import (
 	"attnlab/harness/run/runtest"
 )
 
-// keptRuns are two machines: one with 24 runs, of which flash at 512 steps down by a tenth at run 9
-// and naive at 256 up by a quarter at run 15, where the Go version changes, and one with two runs.
+// keptRuns returns two machines. One has 24 runs: flash at 512 steps down by a tenth at run 9, and
+// naive at 256 steps up by a quarter at run 15, where the Go version changes. The other has two
+// runs.
 func keptRuns(t *testing.T) []*history.Machine {
 	t.Helper()
 	dir := t.TempDir()
@@ -64,14 +65,15 @@ func historyOf(t *testing.T, machines []*history.Machine) string {
 	return b.String()
 }
 
-// The page says without a script which cells stepped, and holds every series.
+// TestHistory checks that the page names the cells with a step without a script, and has every
+// series.
 func TestHistory(t *testing.T) {
 	machines := keptRuns(t)
 	page := historyOf(t, machines)
 	for _, want := range []string{
 		"<b>24</b> <span>000000abc000 of 2026-01-02 to 000000abc017 of 2026-01-25.</span>",
 		"<dt>Steps down</dt><dd><b>1</b>", "<dt>Steps up</dt><dd><b>1</b>", "<b>18 of 20</b>",
-		"<td>flash go, forward, full mask, heads 1, dim 64, threads 1, seq 512</td><td>000000abc009</td><td>2026-01-11</td><td>000000abc008</td>", "Go is go1.27, was go1.26",
+		"<td>flash go, forward, full mask, one head, d = 64, one thread, seq 512</td><td>000000abc009</td><td>2026-01-11</td><td>000000abc008</td>", "Go is go1.27, was go1.26",
 		"17 are the fewest that can show a step", "small &amp; &lt;odd&gt;",
 	} {
 		if !strings.Contains(page, want) {
@@ -106,8 +108,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryOfPaths checks that the page shows a kernel on two paths as two trends, and says when
-// the second begins.
+// TestHistoryOfPaths checks that the page shows a kernel on two paths as two trends, and names the
+// run where the second begins.
 func TestHistoryOfPaths(t *testing.T) {
 	dir := t.TempDir()
 	for n, path := range []string{"x", "y"} {
@@ -129,6 +131,7 @@ func TestHistoryOfPaths(t *testing.T) {
 	}
 }
 
+// TestHistoryInBrowser checks the page of trends in a browser.
 func TestHistoryInBrowser(t *testing.T) {
 	b := openTab(t)
 	address := b.open(historyOf(t, keptRuns(t)))

@@ -37,7 +37,7 @@ var (
 	historyTemplate = template.Must(template.Must(pageTemplate.Clone()).New("history").Parse(historyText))
 )
 
-// script makes one script of several files, whose names stay out of the page's.
+// script joins several files into one script, in a scope of their own.
 func script(files ...template.JS) template.JS {
 	all := template.JS("\"use strict\";\n(() => {\n")
 	for _, f := range files {
@@ -46,17 +46,18 @@ func script(files ...template.JS) template.JS {
 	return all + "})();\n"
 }
 
-// A page is what the template shows. All but the charts is in the HTML itself and reads without a
-// script; the template escapes what comes from the run.
+// A page is what the template shows. Everything but the charts is in the HTML itself and needs no
+// script. The template escapes all texts of the run.
 type page struct {
 	CSS  template.CSS
 	JS   template.JS
-	Live string // the version of the run, if the page renews itself
+	Live string // the version of the run if the page renews itself, else empty
 
 	Title, Commit, Started string
 	Cards                  []pageCard
 	Warnings, Findings     []string
-	LadderTitle, Common    string // of the fastest: what all problems have in common
+	LadderTitle            string
+	Common                 string // what all problems of Fastest have in common
 	Fastest, Ladder        *pageTable
 	Costs, Accuracy, Notes *pageTable
 	Head                   []pageColumn
@@ -68,29 +69,30 @@ type page struct {
 
 // A pageCard is one verdict of the summary.
 type pageCard struct {
-	Title, Defined string // the latter is the ID of a definition, or empty
-	Tone           string // good, warn, bad, or empty
-	Value, Text    string
+	Title       string
+	Defined     string // the ID of a definition, or empty
+	Tone        string // good, warn, bad, or empty
+	Value, Text string
 }
 
 // A pageTable is a small table.
 type pageTable struct {
-	Name   string // for those who cannot see it
+	Name   string // for screen readers
 	Header []string
 	Lines  [][]string
-	Share  int // the column, if it is not 0, whose percentages are drawn as bars too
+	Share  int // the column whose percentages are also drawn as bars; 0 is none
 }
 
-// Long tables scroll.
+// Long reports whether the table scrolls.
 func (t *pageTable) Long() bool { return len(t.Lines) > 14 }
 
-// Defined is the ID of what a column holds, or empty.
+// Defined returns the ID of a column's definition, or an empty text.
 func (*pageTable) Defined(head string) string { return defined(head) }
 
 // Words reports whether a column holds sentences.
 func (*pageTable) Words(head string) bool { return head == "reason" }
 
-// Bar is the width of the bar in a cell, empty where there is none.
+// Bar returns the width of the bar in a cell, empty where there is none.
 func (t *pageTable) Bar(column int, text string) string {
 	if number, ok := strings.CutSuffix(text, " %"); ok && t.Share > 0 && column == t.Share {
 		return number
@@ -98,13 +100,14 @@ func (t *pageTable) Bar(column int, text string) string {
 	return ""
 }
 
-// A pageLine is one point in the table of all.
+// A pageLine is one point in the table of all points.
 type pageLine struct {
 	Status string
 	Cells  []string
 }
 
-// pageData is what the script draws from: the rows as sweep.csv has them, and where they belong.
+// pageData is what the script draws from: the rows as in sweep.csv, and the groups and series that
+// they belong to.
 type pageData struct {
 	Columns    []string    `json:"columns"`
 	Rows       [][]string  `json:"rows"`
@@ -119,7 +122,7 @@ type pageGroup struct {
 	Series []pageSeries `json:"series"`
 }
 
-// pageKeys are what groups are chosen by, in the order in which the script offers them.
+// pageKeys are the properties by which a reader chooses a group, in the order of the filters.
 type pageKeys struct {
 	Pass    string `json:"pass"`
 	Mask    string `json:"mask"`
@@ -131,13 +134,13 @@ type pageKeys struct {
 
 type pageSeries struct {
 	Label  string `json:"label"`
-	Colour int    `json:"colour"` // the kernel's place among those of the run
-	Shape  int    `json:"shape"`  // the instruction set's
+	Colour int    `json:"colour"` // the index of the kernel in the run
+	Shape  int    `json:"shape"`  // the index of the instruction set
 	Slope  string `json:"slope"`
 	Rows   []int  `json:"rows"` // by length
 }
 
-// A pageLimit is what the machine can do, as a line of the roofline.
+// A pageLimit is a limit of the machine, a line of the roofline.
 type pageLimit struct {
 	Label string  `json:"label"`
 	Rate  float64 `json:"rate"`
@@ -194,7 +197,7 @@ func (p *page) fill(r *run.Run) error {
 	return err
 }
 
-// table is nil where there are no lines.
+// table returns a table, nil if it has no lines.
 func table(name string, header []string, lines [][]string) *pageTable {
 	if len(lines) == 0 {
 		return nil
@@ -226,6 +229,9 @@ func newPageData(r *run.Run, rows []run.Row) (pageData, error) {
 	for _, g := range groups(rows) {
 		pg := pageGroup{Title: upper(g.title()), Keys: keysOf(g.parts)}
 		for _, s := range g.series {
+			if s.skipped() {
+				continue
+			}
 			ps := pageSeries{
 				Label: s.label(), Colour: place(&kernels, s.kernel+" "+s.features), Shape: place(&isas, s.isa), Slope: digits(s.slope(), 3),
 			}
@@ -236,7 +242,9 @@ func newPageData(r *run.Run, rows []run.Row) (pageData, error) {
 			}
 			pg.Series = append(pg.Series, ps)
 		}
-		d.Groups = append(d.Groups, pg)
+		if len(pg.Series) > 0 {
+			d.Groups = append(d.Groups, pg)
+		}
 	}
 	return d, nil
 }
@@ -265,8 +273,8 @@ func keysOf(parts []string) pageKeys {
 	return k
 }
 
-// peaks lists the multiply-add probe of each instruction set on one thread, as the run began, and
-// the fastest on more threads, as rows found it.
+// peaks returns the rate of each instruction set's multiply-add probe on one thread, measured as
+// the run began, and the fastest rate on more threads among the rows.
 func peaks(r *run.Run, rows []run.Row) []pageLimit {
 	list := []pageLimit{}
 	for _, p := range r.Meta.Peaks {
@@ -281,7 +289,7 @@ func peaks(r *run.Run, rows []run.Row) []pageLimit {
 		}
 	}
 	for _, t := range slices.Sorted(maps.Keys(most)) {
-		if x := fastestPeak(r, rows, t); run.Known(x) {
+		if x := fastestPeak(r.Meta, rows, t); run.Known(x) {
 			list = append(list, pageLimit{"peak of " + plural(t, "thread"), x})
 		}
 	}
@@ -289,8 +297,8 @@ func peaks(r *run.Run, rows []run.Row) []pageLimit {
 	return list
 }
 
-// bandwidths lists what the read probes around the samples of a run reached, by the number of
-// threads: the median over all samples.
+// bandwidths returns the median rate of the read probes around a run's samples, for each number of
+// threads.
 func bandwidths(r *run.Run) []pageLimit {
 	probes := map[int][]float64{}
 	for _, c := range r.Cells {
@@ -307,7 +315,8 @@ func bandwidths(r *run.Run) []pageLimit {
 	return list
 }
 
-// cards are the verdicts on a run: is it whole, is it right, who is fastest, how noisy was it.
+// cards returns the verdicts on a run: whether it is complete, whether its answers are right, which
+// kernel is fastest, and how noisy the run was.
 func cards(r *run.Run, rows []run.Row, end string) []pageCard {
 	list := []pageCard{pointsCard(r, rows, end), rightCard(rows)}
 	if g, _ := ladder(rows); g != nil {
@@ -368,28 +377,28 @@ func rightCard(rows []run.Row) pageCard {
 	return c
 }
 
-// Intervals of the time that are wider than what ab and gate call a difference make a run noisy.
+// A run is noisy if the intervals of its times are wider than a difference.
 const (
-	quietWidth = 0.02
-	noisyWidth = 0.05
+	quietWidth = 0.02 // the least difference of ab
+	noisyWidth = 0.05 // the least difference of gate
 )
 
 func noiseCard(rows []run.Row) pageCard {
 	c := pageCard{Title: "Noise", Defined: "noise", Tone: "good", Value: "unknown"}
-	var widest *run.Row
 	var widths []float64
+	narrow := 0
 	for i := range rows {
 		w := &rows[i]
-		if w.Status != run.OK || !run.Known(w.NsLo) || !run.Known(w.NsHi) {
+		if w.Status != run.OK || !run.Known(w.Ns.Lo) || !run.Known(w.Ns.Hi) {
 			continue
 		}
 		widths = append(widths, width(w))
-		if widest == nil || width(w) > width(widest) {
-			widest = w
+		if width(w) <= noisyWidth {
+			narrow++
 		}
 	}
-	if widest == nil {
-		c.Tone, c.Text = "warn", "No point has the six samples that a 95 % interval of the time takes."
+	if len(widths) == 0 {
+		c.Tone, c.Text = "warn", "A 95 % interval of the time needs six samples, and no point has them."
 		return c
 	}
 	half := stats.Summarise(widths).Median
@@ -399,21 +408,21 @@ func noiseCard(rows []run.Row) pageCard {
 		c.Tone = "warn"
 	}
 	c.Value = "± " + percent(half)
-	c.Text = fmt.Sprintf("Half of the 95 %% intervals of the time are within that; the widest is ± %s, at %s.", percent(width(widest)), spoken(widest))
+	c.Text = fmt.Sprintf("Half of the points have a time whose 95 %% interval is within this; %d of %d are within ± %s.", narrow, len(widths), percent(noisyWidth))
 	return c
 }
 
-// findings says in sentences what else disturbed a run.
+// findings returns sentences on what else disturbed a run.
 func findings(r *run.Run, rows []run.Row) []string {
 	var list []string
 	samples, dropped := 0.0, 0.0
 	for i := range rows {
-		if w := &rows[i]; w.Status == run.OK && run.Known(w.Ns) {
+		if w := &rows[i]; w.Status == run.OK && run.Known(w.Ns.Mid) {
 			samples, dropped = samples+w.Samples, dropped+w.Dropped
 		}
 	}
-	if samples > 0 {
-		list = append(list, fmt.Sprintf("%.0f of %.0f samples are left out of shares of the peak, because the probes around them disagree or somebody else ran on the same core.", dropped, samples))
+	if dropped > 0 {
+		list = append(list, fmt.Sprintf("%.0f of %.0f samples are left out of shares of the peak, because the probes around them differ or another thread ran on the same core.", dropped, samples))
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Meta.Noise)) {
 		list = append(list, fmt.Sprintf("%s: %s.", upper(k), strings.TrimSuffix(r.Meta.Noise[k], ".")))
@@ -421,11 +430,12 @@ func findings(r *run.Run, rows []run.Row) []string {
 	return list
 }
 
-// width is how far the interval of a row's time reaches from its median, as a share of it.
-func width(w *run.Row) float64 { return max(w.NsHi/w.Ns-1, 1-w.NsLo/w.Ns) }
+// width returns the distance from the median of a row's time to the farther end of its interval, as
+// a share of the median.
+func width(w *run.Row) float64 { return max(w.Ns.Hi/w.Ns.Mid-1, 1-w.Ns.Lo/w.Ns.Mid) }
 
-// fastest has a line for each group and operation: who is fastest at the greatest length that any
-// was measured at, and by how much. What all groups have in common is returned apart.
+// fastest returns a table with a line for each group and operation: the fastest kernel at the
+// greatest measured length, and its lead. What all groups have in common is returned apart.
 func fastest(rows []run.Row) (t *pageTable, common string) {
 	var lines [][]string
 	list := groups(rows)
@@ -442,7 +452,8 @@ func fastest(rows []run.Row) (t *pageTable, common string) {
 	return t, upper((&group{parts: shared}).title())
 }
 
-// sharedParts are the parts of their names that several groups have in common.
+// sharedParts returns the parts of their names that all groups have in common, if there are several
+// groups.
 func sharedParts(list []*group) []string {
 	if len(list) < 2 {
 		return nil
@@ -452,7 +463,7 @@ func sharedParts(list []*group) []string {
 	})
 }
 
-// ops lists the operations of a group's rows.
+// ops returns the operations of a group's rows.
 func (g *group) ops() (ops []string) {
 	for _, s := range g.series {
 		for _, w := range s.rows {
@@ -464,7 +475,8 @@ func (g *group) ops() (ops []string) {
 	return ops
 }
 
-// fastest is a line of that table, without the problem.
+// fastest returns one line of the table of the fastest, without the problem, or nil if nothing was
+// measured.
 func (g *group) fastest(op string) []string {
 	for _, n := range slices.Backward(g.seqs) {
 		var field []*series
@@ -476,31 +488,31 @@ func (g *group) fastest(op string) []string {
 		if len(field) == 0 {
 			continue
 		}
-		slices.SortStableFunc(field, func(a, b *series) int { return cmp.Compare(a.at(n).Ns, b.at(n).Ns) })
+		slices.SortStableFunc(field, func(a, b *series) int { return cmp.Compare(a.at(n).Ns.Mid, b.at(n).Ns.Mid) })
 		w := field[0].at(n)
 		lead := "the only one"
 		if len(field) > 1 {
 			next := field[1].at(n)
-			lead = fmt.Sprintf("%s times as fast as %s", digits(next.Ns/w.Ns, 3), field[1].label())
+			lead = fmt.Sprintf("%s times as fast as %s", digits(next.Ns.Mid/w.Ns.Mid, 3), field[1].label())
 			switch {
-			case !run.Known(w.NsHi) || !run.Known(next.NsLo):
-				lead += ", without intervals that tell them apart"
-			case w.NsHi >= next.NsLo:
-				lead += ", but their intervals meet"
+			case !run.Known(w.Ns.Hi) || !run.Known(next.Ns.Lo):
+				lead += ", with too few samples to tell them apart"
+			case w.Ns.Hi >= next.Ns.Lo:
+				lead += ", but their intervals overlap"
 			}
 		}
 		return []string{
-			field[0].label(), op, fmt.Sprint(n), strings.TrimSpace(seconds(w.Ns) + " " + within(w.Ns, w.NsLo, w.NsHi)),
-			digits(w.GFlops, 3), percent(w.Peak), lead,
+			field[0].label(), op, fmt.Sprint(n), strings.TrimSpace(seconds(w.Ns.Mid) + " " + within(w.Ns.Mid, w.Ns.Lo, w.Ns.Hi)),
+			digits(w.GFlops, 3), percent(w.PeakShare.Mid), lead,
 		}
 	}
 	return nil
 }
 
-// A pageColumn is one of the table of all points.
+// A pageColumn is a column of the table of all points.
 type pageColumn struct {
 	Title  string
-	Column string // of sweep.csv, by which it is sorted; empty: by what it shows
+	Column string // the column of sweep.csv that it is sorted by; empty: its own texts
 	Number bool
 	show   func(*run.Row) string
 }
@@ -522,12 +534,14 @@ var pageColumns = []pageColumn{
 	}},
 	{"seq", "seq_kv", true, func(w *run.Row) string { return fmt.Sprint(w.SeqKV) }},
 	{"status", "status", false, func(w *run.Row) string { return w.Status }},
-	{"time", "ns_median", true, func(w *run.Row) string { return strings.TrimSpace(seconds(w.Ns) + " " + within(w.Ns, w.NsLo, w.NsHi)) }},
+	{"time", "ns_median", true, func(w *run.Row) string {
+		return strings.TrimSpace(seconds(w.Ns.Mid) + " " + within(w.Ns.Mid, w.Ns.Lo, w.Ns.Hi))
+	}},
 	{"samples", "samples", true, func(w *run.Row) string { return whole(w.Samples) }},
 	{"GFLOP/s", "gflops", true, func(w *run.Row) string { return digits(w.GFlops, 3) }},
-	{"of peak", "peak_frac", true, func(w *run.Row) string { return percent(w.Peak) }},
+	{"of peak", "peak_frac", true, func(w *run.Row) string { return percent(w.PeakShare.Mid) }},
 	{"GB/s", "gbps", true, func(w *run.Row) string { return digits(w.GBps, 3) }},
-	{"of bandwidth", "bandwidth_frac", true, func(w *run.Row) string { return percent(w.Bandwidth) }},
+	{"of bandwidth", "bandwidth_frac", true, func(w *run.Row) string { return percent(w.BandwidthShare.Mid) }},
 	{"scratch", "scratch_bytes", true, func(w *run.Row) string { return size(w.Scratch) }},
 	{"peak RSS", "peak_rss_bytes", true, func(w *run.Row) string { return size(w.RSS) }},
 	{"allocs", "allocs", true, func(w *run.Row) string { return whole(w.Allocs) }},
@@ -535,14 +549,14 @@ var pageColumns = []pageColumn{
 	{"note", "note", false, func(w *run.Row) string { return w.Note }},
 }
 
-// layerColumns stand before the notes where a run has layers.
+// layerColumns are inserted before the notes if a run has layers.
 var layerColumns = []pageColumn{
 	{"tokens/s", "tokens_s", true, func(w *run.Row) string { return thousands(w.Tokens) }},
 	{"in attention", "attn_share", true, func(w *run.Row) string { return percent(w.AttnShare) }},
-	{"in products", "product_share", true, func(w *run.Row) string { return percent(w.MMShare) }},
+	{"in products", "product_share", true, func(w *run.Row) string { return percent(w.ProductShare) }},
 }
 
-// columnsFor are the columns of the table of some points.
+// columnsFor returns the columns for a table of these points.
 func columnsFor(rows []run.Row) []pageColumn {
 	if !slices.ContainsFunc(rows, func(w run.Row) bool { return w.Layer != "" }) {
 		return pageColumns

@@ -24,17 +24,16 @@ type live struct {
 	pause time.Duration
 	make  func(version string) ([]byte, error)
 
-	mu    sync.Mutex // held while a page is made, so that it is made once for all who wait
+	mu    sync.Mutex // held while a page is made, so that waiting requests share one page
 	begun time.Time  // when making the last page began
-	shown string     // the version that it is of
+	shown string     // the version of the run that the last page shows
 	page  []byte
 	err   error
 }
 
 // Live serves the report of a run folder that another process may be writing: a page, made once for
-// each version of the run, and a stream of events that tells the page when there is another
-// version. It answers requests for a loopback address alone, and none that come from another site's
-// page.
+// each version of the run, and a stream of events that tells the page of each new version. It
+// answers only requests for a loopback address, and none from a page of another site.
 func Live(dir string) http.Handler { return newLive(dir, livePause).handler() }
 
 func newLive(dir string, pause time.Duration) *live {
@@ -53,14 +52,14 @@ func (l *live) handler() http.Handler {
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin") // no other page shows it
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin") // not inside another page
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// refusal says why a request is refused, if it is. A page of another site may reach this machine
-// through the browser of its user: under a name of its own that leads here, by which its scripts
-// could read the answer, or under this machine's.
+// refusal returns why a request is refused, or an empty text. A page of another site can reach this
+// machine through its user's browser. It can use a host name of its own that resolves to this
+// machine, and its scripts could then read the answer, or a name of this machine.
 func refusal(r *http.Request) string {
 	if !loopback(r.Host) {
 		return fmt.Sprintf("this report is served to its own machine only: ask for it at 127.0.0.1, not at %q", r.Host)
@@ -81,7 +80,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// version returns a text that changes whenever the run's journal or run.json does.
+// version returns a text that changes whenever the run's journal or run.json changes.
 func (l *live) version() (string, error) {
 	var v []string
 	for _, name := range [...]string{run.JournalFile, run.MetaFile} {
@@ -104,16 +103,17 @@ func (l *live) servePage(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(page)
 }
 
-// current returns the page of the run as it was at some time since a request for it came. It makes
-// one page at a time, and none if the run has not changed since the last one.
+// current returns a page of the run that was read at the time asked or later. It makes one page at
+// a time, and none if the run has not changed since the last one.
 func (l *live) current(asked time.Time) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.begun.After(asked) { // another request's, while this one waited
+	if l.begun.After(asked) { // made for another request while this one waited
 		return l.page, l.err
 	}
 	begun := time.Now()
-	version, err := l.version() // before the run is read: a change in between is one page too many, never one too few
+	// Before the run is read: a change in between then makes one page too many, never one too few.
+	version, err := l.version()
 	if err != nil {
 		return nil, err
 	}
@@ -124,13 +124,13 @@ func (l *live) current(asked time.Time) ([]byte, error) {
 	return l.page, l.err
 }
 
-// render makes the page of the run.
+// render returns the page of the run.
 func (l *live) render(version string) ([]byte, error) {
 	r, err := run.Load(l.dir)
 	if err != nil {
 		return nil, err
 	}
-	r.Warnings = nil // a last line that is cut off is one that is being written
+	r.Warnings = nil // the last line is incomplete while it is being written
 	p := page{JS: script(chartJS, reportJS, liveJS), Live: version}
 	if err := p.fill(r); err != nil {
 		return nil, err
@@ -140,8 +140,8 @@ func (l *live) render(version string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// serveEvents sends the version of the run each time it is another than the last one, until the
-// reader or the server has gone.
+// serveEvents sends the version of the run each time it changes, until the connection or the server
+// is closed.
 func (l *live) serveEvents(w http.ResponseWriter, r *http.Request) {
 	seen := r.URL.Query().Get("seen")
 	if seen == "" {

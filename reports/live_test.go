@@ -20,7 +20,7 @@ import (
 	"attnlab/harness/run/runtest"
 )
 
-// serve serves a run folder, and looks at its journal often.
+// serve serves a run folder, and checks its journal often.
 func serve(t *testing.T, dir string) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(newLive(dir, 5*time.Millisecond).handler())
@@ -29,6 +29,7 @@ func serve(t *testing.T, dir string) *httptest.Server {
 	return s
 }
 
+// TestLive checks what is served, and what is refused.
 func TestLive(t *testing.T) {
 	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Samples: 1})
 	s := serve(t, r.Dir)
@@ -93,7 +94,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestLiveOnce checks that a page is made once for each change of the run, for however many
+// TestLiveOnce checks that a page is made once for each change of the run, for any number of
 // requests.
 func TestLiveOnce(t *testing.T) {
 	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Samples: 1, Masks: []string{"full"}})
@@ -152,15 +153,15 @@ func TestLiveOnce(t *testing.T) {
 	}
 }
 
-// TestLiveWhileItGrows checks that requests that wait for a page of a run that grows meanwhile have
-// one new page together.
+// TestLiveWhileItGrows checks that requests that wait while the run grows share one new page.
 func TestLiveWhileItGrows(t *testing.T) {
 	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Samples: 1, Masks: []string{"full"}})
 	l := newLive(r.Dir, time.Hour)
 	made := 0
 	l.make = func(version string) ([]byte, error) {
 		made++
-		err := os.Truncate(filepath.Join(r.Dir, run.JournalFile), int64(made)) // it changes while each page is made
+		// The journal changes while each page is made.
+		err := os.Truncate(filepath.Join(r.Dir, run.JournalFile), int64(made))
 		return []byte(version), err
 	}
 	asked := time.Now()
@@ -177,7 +178,7 @@ func TestLiveWhileItGrows(t *testing.T) {
 	}
 }
 
-// TestLiveEvents checks that an event comes when the run is another than the one seen, and once.
+// TestLiveEvents checks that one event comes when the run differs from the version that was seen.
 func TestLiveEvents(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{run.JournalFile, run.MetaFile} {
@@ -200,8 +201,7 @@ func TestLiveEvents(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 10+i), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		// Between the two steps of such a write the file is empty, which may be an event of its
-		// own.
+		// Such a write has two steps. The file is empty between them, which may cause an event.
 		want, err := newLive(dir, 0).version()
 		for last := ""; err == nil && last != "data: "+want; {
 			for _, got := range []*string{&last, new(string)} {
@@ -217,8 +217,8 @@ func TestLiveEvents(t *testing.T) {
 	}
 }
 
-// A row that is appended to the journal shows up in a page that is open, and what the reader chose
-// stays.
+// TestLiveInBrowser checks that a row that is appended to the journal appears in an open page, and
+// that what the reader chose stays.
 func TestLiveInBrowser(t *testing.T) {
 	b := openTab(t)
 	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Samples: 6})

@@ -32,11 +32,10 @@ func Write(dir string) error {
 			return err
 		}
 	}
-	return Plots(filepath.Join(dir, run.PlotsDir), r) // last: whatever keeps charts from being drawn, the pages are there
+	return Plots(filepath.Join(dir, run.PlotsDir), r) // last: if it fails, the pages are written
 }
 
-// Markdown writes the report of a run. It shows the charts that Plots makes, by their names
-// relative to the run folder.
+// Markdown writes the report of a run. It links to the charts that Plots makes in the run folder.
 func Markdown(w io.Writer, r *run.Run) error {
 	d := document{w: w}
 	rows := r.Rows()
@@ -61,7 +60,7 @@ func Markdown(w io.Writer, r *run.Run) error {
 	}
 	if header, lines := costTable(r); len(lines) > 0 {
 		d.text("## What features cost\n")
-		d.text("Speed over that of the plainer point, with the 95 %% interval of the median over rounds.\n")
+		d.text("Speed relative to the point without the feature, with the 95 %% interval of the median over rounds.\n")
 		d.table(header, lines)
 	}
 	if header, lines := accuracyTable(rows); len(lines) > 0 {
@@ -89,8 +88,7 @@ func (d *document) raw(line string) {
 	}
 }
 
-// text writes a line of which the format is Markdown, and the arguments are text to be shown as it
-// is.
+// text writes a line. The format is Markdown; texts among the arguments are escaped.
 func (d *document) text(format string, a ...any) {
 	shown := make([]any, len(a))
 	for i := range a {
@@ -106,7 +104,7 @@ func (d *document) text(format string, a ...any) {
 	d.raw(fmt.Sprintf(format, shown...))
 }
 
-// table writes a table, whose cells are text.
+// table writes a table. Its cells are escaped.
 func (d *document) table(header []string, lines [][]string) {
 	row := func(f []string) {
 		t := make([]string, len(f))
@@ -123,7 +121,7 @@ func (d *document) table(header []string, lines [][]string) {
 	d.raw("")
 }
 
-// machineLines lists what a run says of its machine and of itself, by name.
+// machineLines returns names and values of what is known of a run's machine and of the run itself.
 func machineLines(r *run.Run) [][]string {
 	m := r.Meta
 	var t [][]string
@@ -158,7 +156,7 @@ func machineLines(r *run.Run) [][]string {
 	add("large pages", f.LargePages)
 	add("Go", strings.TrimSpace(f.Go+" "+f.GOAMD64+" "+f.Tags))
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
-		t = append(t, []string{"environment " + name, m.Env[name]}) // also 0
+		t = append(t, []string{"environment " + name, m.Env[name]}) // also if it is 0
 	}
 	add("commit", m.Commit.String())
 	add("started", started(r))
@@ -170,7 +168,7 @@ func machineLines(r *run.Run) [][]string {
 	return t
 }
 
-// started is the time at which a run began.
+// started returns the time at which a run began.
 func started(r *run.Run) string { return r.Meta.Started.UTC().Format(time.DateTime) + " UTC" }
 
 // group writes one group: its charts, and a table of all its rows.
@@ -192,14 +190,14 @@ func (d *document) group(r *run.Run, g *group) {
 				t = append(t, []string{s.label(), fmt.Sprint(n), w.Status, "", "", "", "", "", "", "", "", digits(w.Err, 2)})
 				continue
 			}
-			peak := strings.TrimSpace(percent(w.Peak) + " " + within(w.Peak, w.PeakLo, w.PeakHi))
+			peak := strings.TrimSpace(percent(w.PeakShare.Mid) + " " + within(w.PeakShare.Mid, w.PeakShare.Lo, w.PeakShare.Hi))
 			bandwidth := digits(w.GBps, 3)
-			if run.Known(w.Bandwidth) {
-				share := percent(w.Bandwidth) + " " + within(w.Bandwidth, w.BandwidthLo, w.BandwidthHi)
+			if run.Known(w.BandwidthShare.Mid) {
+				share := percent(w.BandwidthShare.Mid) + " " + within(w.BandwidthShare.Mid, w.BandwidthShare.Lo, w.BandwidthShare.Hi)
 				bandwidth += " (" + strings.TrimSpace(share) + ")"
 			}
 			t = append(t, []string{
-				s.label(), fmt.Sprint(n), seconds(w.Ns), within(w.Ns, w.NsLo, w.NsHi), fmt.Sprint(w.Samples), digits(w.GFlops, 3), peak, bandwidth,
+				s.label(), fmt.Sprint(n), seconds(w.Ns.Mid), within(w.Ns.Mid, w.Ns.Lo, w.Ns.Hi), fmt.Sprint(w.Samples), digits(w.GFlops, 3), peak, bandwidth,
 				size(w.Scratch), size(w.RSS), digits(w.Allocs, 3), digits(w.Err, 2),
 			})
 		}
@@ -209,7 +207,7 @@ func (d *document) group(r *run.Run, g *group) {
 	for _, s := range g.series {
 		for _, n := range g.seqs {
 			if w := s.at(n); w != nil && w.Layer != "" {
-				layers = append(layers, []string{s.label(), fmt.Sprint(n), thousands(w.Tokens), percent(w.AttnShare), percent(w.MMShare)})
+				layers = append(layers, []string{s.label(), fmt.Sprint(n), thousands(w.Tokens), percent(w.AttnShare), percent(w.ProductShare)})
 			}
 		}
 	}
@@ -227,7 +225,7 @@ func (d *document) group(r *run.Run, g *group) {
 	}
 }
 
-// accuracyTable has the worst err/tol of each kernel over all points.
+// accuracyTable returns the worst err/tol of each kernel over all points.
 func accuracyTable(rows []run.Row) (header []string, lines [][]string) {
 	worst := map[string]*run.Row{}
 	var order []string
@@ -250,7 +248,7 @@ func accuracyTable(rows []run.Row) (header []string, lines [][]string) {
 	return []string{"kernel", "worst err/tol", "at"}, lines
 }
 
-// notesTable has what is to be said of rows.
+// notesTable returns the notes of all rows.
 func notesTable(rows []run.Row) (header []string, lines [][]string) {
 	for _, n := range notes(rows) {
 		lines = append(lines, []string{n.status, n.where, n.text})
@@ -258,8 +256,8 @@ func notesTable(rows []run.Row) (header []string, lines [][]string) {
 	return []string{"status", "point", "reason"}, lines
 }
 
-// ending says how the run ended. A run that was resumed may have been cut off after an earlier
-// session came to its end.
+// ending returns a sentence on how the run ended. A resumed run may have been cut off although an
+// earlier session ended.
 func ending(r *run.Run) string {
 	switch n := len(r.Ends); {
 	case r.Complete():

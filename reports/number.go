@@ -10,7 +10,7 @@ import (
 	"attnlab/harness/run"
 )
 
-// positive turns what is not a positive number into an unknown one.
+// positive returns x, or NaN if x is not positive.
 func positive(x float64) float64 {
 	if !(x > 0) {
 		return math.NaN()
@@ -18,7 +18,8 @@ func positive(x float64) float64 {
 	return x
 }
 
-// scaled writes a quantity with a prefix that fits it, and nothing where it is unknown.
+// scaled formats a quantity with a fitting prefix of its unit. It returns an empty text where x is
+// unknown.
 func scaled(x float64, unit string, class benchunit.Class) string {
 	if !run.Known(x) {
 		return ""
@@ -31,17 +32,17 @@ func scaled(x float64, unit string, class benchunit.Class) string {
 	return digits + " " + s[len(digits):] + unit
 }
 
-// seconds writes a time given in nanoseconds.
+// seconds formats a time that is given in nanoseconds.
 func seconds(ns float64) string { return scaled(ns/1e9, "s", benchunit.Decimal) }
 
-// size writes a number of bytes.
+// size formats a number of bytes.
 func size(b float64) string { return scaled(b, "B", benchunit.Binary) }
 
-// thousands writes a large number.
+// thousands formats a large number.
 func thousands(x float64) string { return strings.TrimSpace(scaled(x, "", benchunit.Decimal)) }
 
-// digits writes a number with so many significant digits, whole ones with one more, and nothing
-// where it is unknown.
+// digits formats a number with n significant digits, or n+1 where these are all before the point.
+// It returns an empty text where x is unknown.
 func digits(x float64, n int) string {
 	if !run.Known(x) {
 		return ""
@@ -53,7 +54,7 @@ func digits(x float64, n int) string {
 	return strconv.FormatFloat(x, 'g', n, 64)
 }
 
-// whole writes a count, and nothing where it is unknown.
+// whole formats a count. It returns an empty text where x is unknown.
 func whole(x float64) string {
 	if !run.Known(x) {
 		return ""
@@ -61,7 +62,7 @@ func whole(x float64) string {
 	return strconv.FormatFloat(x, 'f', 0, 64)
 }
 
-// percent writes a fraction.
+// percent formats a fraction.
 func percent(x float64) string {
 	if !run.Known(x) {
 		return ""
@@ -69,7 +70,7 @@ func percent(x float64) string {
 	return digits(100*x, 3) + " %"
 }
 
-// within writes how far an interval reaches from its centre: ± 1.2 %.
+// within formats the distance from the centre of an interval to its farther end: ± 1.2 %.
 func within(centre, lo, hi float64) string {
 	if !run.Known(lo) || !run.Known(hi) {
 		return ""
@@ -77,7 +78,7 @@ func within(centre, lo, hi float64) string {
 	return "± " + digits(100*max(hi/centre-1, 1-lo/centre), 2) + " %"
 }
 
-// plural counts things.
+// plural formats a number of things.
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "one " + thing

@@ -34,18 +34,19 @@ func largeRun(t *testing.T) *run.Run {
 	})
 }
 
-// marks is how many marks the chart of a title has.
+// marks returns the number of marks in the chart with a title.
 func (b *tab) marks(title string) int {
 	return ask[int](b, fmt.Sprintf(`[...document.querySelectorAll("figure")].find((f) => f.querySelector("figcaption").textContent.startsWith(%q)).querySelectorAll("[role=img]").length`, title))
 }
 
-// The lines of the first chart, and all that its marks say.
+// The lines of the first chart, and the texts of its marks.
 const (
 	linesOf = `document.querySelectorAll("figure")[0].querySelectorAll("svg .path").length`
 	wordsOf = `[...document.querySelectorAll("figure [role=img]")].map((e) => e.getAttribute("aria-label")).join("\n")`
 )
 
-// A large report does in a browser what it is for.
+// TestReportInBrowser checks a large report in a browser: charts, filters, legend, sorting,
+// keyboard, paper and small screens.
 func TestReportInBrowser(t *testing.T) {
 	b := openTab(t)
 	r := largeRun(t)
@@ -108,7 +109,7 @@ func TestReportInBrowser(t *testing.T) {
 			}
 		}
 		b.do(chromedp.Focus(chromedp.CSS("#legend button:last-child")), chromedp.KeyEvent(kb.Tab))
-		for ask[string](b, "document.activeElement.tagName") == "A" { // the definition of what is drawn
+		for ask[string](b, "document.activeElement.tagName") == "A" { // a link to a definition
 			b.do(chromedp.KeyEvent(kb.Tab))
 		}
 		tip := func() string {
@@ -157,7 +158,7 @@ func TestReportInBrowser(t *testing.T) {
 				t.Errorf("after another %s the charts are still of %q", name, got)
 			}
 		}
-		if got := ask[string](b, `document.getElementById("problem").textContent`); got != "Backward, causal mask, heads 1, dim 128, threads 2" {
+		if got := ask[string](b, `document.getElementById("problem").textContent`); got != "Backward, causal mask, one head, d = 128, 2 threads" {
 			t.Errorf("four filters lead to %q", got)
 		}
 	})
@@ -172,10 +173,10 @@ func TestReportInBrowser(t *testing.T) {
 		}
 		times := func() (ns []float64) { // down to the first line that has none
 			for _, row := range ask[[]int](b, order) {
-				if !run.Known(rows[row].Ns) {
+				if !run.Known(rows[row].Ns.Mid) {
 					break
 				}
-				ns = append(ns, rows[row].Ns)
+				ns = append(ns, rows[row].Ns.Mid)
 			}
 			return ns
 		}
@@ -314,10 +315,11 @@ func TestReportInBrowser(t *testing.T) {
 	b.quiet(address)
 }
 
-var picture = flag.String("picture", "", "run folder to renew docs/report.png from")
+var picture = flag.String("picture", "", "run folder from which to renew docs/report.png")
 
-// The picture of the README is of a real run: go test ./reports -run ReportPicture -picture RUN
-// renews it.
+// TestReportPicture renews docs/report.png, the README's picture of a report, from a real run:
+//
+//	go test ./reports -run ReportPicture -picture RUN
 func TestReportPicture(t *testing.T) {
 	if *picture == "" {
 		t.Skip("no -picture asks for it")

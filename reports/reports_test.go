@@ -41,6 +41,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
+// TestGolden compares the table and report.md of a run with those in testdata.
 func TestGolden(t *testing.T) {
 	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{Drop: func(p run.Point) bool {
 		return p.Kernel == "flash" && p.SeqKV == 512
@@ -59,8 +60,8 @@ func TestGolden(t *testing.T) {
 	golden(t, "report.md", md.Bytes())
 }
 
-// oddRun has two lengths of decoding, without memory or accuracy, and points of other groups that
-// were never measured.
+// oddRun returns a run of two lengths of decoding without memory or accuracy, and of points of
+// other groups that were never measured.
 func oddRun(t *testing.T) *run.Run {
 	t.Helper()
 	j, err := run.Create(filepath.Join(t.TempDir(), "run"), run.Meta{})
@@ -93,8 +94,8 @@ func oddRun(t *testing.T) *run.Run {
 	return j.Run()
 }
 
-// costlyRun has a point with features that makes half of the plain one's rate, and one in int8 that
-// takes a third of its time.
+// costlyRun returns a run in which a point with a feature has half the rate of the plain one, and a
+// point in int8 takes a third of its time.
 func costlyRun(t *testing.T) *run.Run {
 	t.Helper()
 	j, err := run.Create(filepath.Join(t.TempDir(), "run"), run.Meta{})
@@ -130,6 +131,7 @@ func costlyRun(t *testing.T) *run.Run {
 	return j.Run()
 }
 
+// TestCosts checks the lines on the cost of features, of points that have a plain one beside them.
 func TestCosts(t *testing.T) {
 	r := costlyRun(t)
 	var text, md bytes.Buffer
@@ -140,15 +142,15 @@ func TestCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"\n  kernel    with        against                                                  seq  speed   from     to  rounds\n",
-		"\n  flash go  bool        forward, full mask, heads 1, dim 64, threads 1          4096  0.500  0.500  0.500       7\n",
-		"\n  flash go  store int8  forward, full mask, heads 1, seqq 1, dim 64, threads 1  8192   3.00   3.00   3.00       7\n",
+		"\n  kernel    with        against                                                       seq  speed   from     to  rounds\n",
+		"\n  flash go  bool        forward, full mask, one head, d = 64, one thread             4096  0.500  0.500  0.500       7\n",
+		"\n  flash go  store int8  forward, full mask, one head, one query, d = 64, one thread  8192   3.00   3.00   3.00       7\n",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())
 		}
 	}
-	const line = "| flash go | bool | forward, full mask, heads 1, dim 64, threads 1 | 4096 | 0.500 | 0.500 | 0.500 | 7 |\n"
+	const line = "| flash go | bool | forward, full mask, one head, d = 64, one thread | 4096 | 0.500 | 0.500 | 0.500 | 7 |\n"
 	if !strings.Contains(md.String(), "## What features cost\n") || !strings.Contains(md.String(), line) {
 		t.Errorf("the report lacks %q:\n%s", line, md.String())
 	}
@@ -157,6 +159,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// TestGroups checks the groups and series of a run, and their names.
 func TestGroups(t *testing.T) {
 	var got []string
 	for _, g := range groups(oddRun(t).Rows()) {
@@ -167,17 +170,17 @@ func TestGroups(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s | %s | %v | %s", g.title(), g.slug(), g.seqs, strings.Join(labels, ", ")))
 	}
 	want := []string{
-		"forward, full mask, heads 1, seqq 1, dim 64, threads 1 | forward-full-heads1-seqq1-dim64-threads1 | [4096 8192] | flash go",
-		"forward, window:16:0 mask, heads 1, dim 64, features lse, threads 1 | forward-window-16-0-heads1-dim64-featureslse-threads1 | [4096] | flash go",
-		"forward, full mask, heads 1, dim 64, threads 1 | forward-full-heads1-dim64-threads1 | [4096] | linear go, linear go relu+1",
+		"forward, full mask, one head, one query, d = 64, one thread | forward-full-heads1-seqq1-dim64-threads1 | [4096 8192] | flash go",
+		"forward, window:16:0 mask, one head, d = 64, with lse, one thread | forward-window-16-0-heads1-dim64-featureslse-threads1 | [4096] | flash go",
+		"forward, full mask, one head, d = 64, one thread | forward-full-heads1-dim64-threads1 | [4096] | linear go, linear go relu+1",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// A run without most figures, and one that holds nothing at all, are reported without inventing
-// any.
+// TestOddRuns checks that no figure is invented for a run that lacks most figures, or holds
+// nothing.
 func TestOddRuns(t *testing.T) {
 	r := oddRun(t)
 	var text, md bytes.Buffer
@@ -215,8 +218,8 @@ func TestOddRuns(t *testing.T) {
 	}
 }
 
-// TestEnding checks that a run which was cut off is not said to have ended, whatever earlier
-// sessions of it came to.
+// TestEnding checks that a run that was cut off is not reported as ended, although earlier sessions
+// of it ended.
 func TestEnding(t *testing.T) {
 	p := run.Point{Kernel: "flash", ISA: "go", SeqKV: 64, Dim: 8}.WithDefaults()
 	j, err := run.Create(filepath.Join(t.TempDir(), "r"), run.Meta{})
@@ -243,7 +246,8 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// A point with many features has charts, and a run whose charts cannot be drawn has its pages.
+// TestWriteLongNames checks that a point with many features has charts, and that pages are written
+// even if charts cannot be.
 func TestWriteLongNames(t *testing.T) {
 	const many = "temp:0.12345678901234567+softcap:30.123456789012345+bias+alibi+sinks+relative-clipped:16+metric-rect:32+rope-halves+packed:0.25+ragged-alone:16+lengths+lse+mean+entropy+argmax+weights+scores"
 	j, err := run.Create(filepath.Join(t.TempDir(), "long"), run.Meta{})
@@ -294,8 +298,8 @@ func TestWriteLongNames(t *testing.T) {
 	}
 }
 
-// Every chart of a run is there in both formats; the PNG decodes and holds the colour of every
-// line, the SVG the name of every line.
+// TestPlots checks that every chart of a run exists in both formats: the PNG has the colour of
+// every line, the SVG its name.
 func TestPlots(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	runtest.Make(t, dir, runtest.Model{})
@@ -359,103 +363,13 @@ func TestPlots(t *testing.T) {
 	}
 }
 
-func TestREADME(t *testing.T) {
-	dir := t.TempDir()
-	r := runtest.Make(t, filepath.Join(dir, "run"), runtest.Model{})
-	r.Meta.Peaks = []run.Peak{{ISA: "avx2", Flop: 1e9, Doubt: "no clock agrees"}}
-	path := filepath.Join(dir, "README.md")
-	const before = "# Lab\n\ntext\n\n<!-- ladder:begin -->\nold table\n<!-- ladder:end -->\n\nmore\n"
-	if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	old := filepath.Join(dir, "old.md")
-	if err := os.Link(path, old); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // the second time finds the first one's work
-		if err := README(path, r); err != nil {
-			t.Fatal(err)
-		}
-		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden(t, "README.md", got)
-	}
-	if got, err := os.ReadFile(old); err != nil || string(got) != before {
-		t.Errorf("the file was written into, not replaced: %v", err)
-	}
-	for _, ext := range []string{".svg", ".png"} {
-		if info, err := os.Stat(filepath.Join(dir, ladderPicture+ext)); err != nil || info.Size() < 1000 {
-			t.Errorf("no picture %s: %v", ext, err)
-		}
-	}
-}
-
-// A form that a kernel does not have is no rung; one that failed is.
-func TestREADMERungs(t *testing.T) {
-	dir := t.TempDir()
-	r := runtest.Make(t, filepath.Join(dir, "run"), runtest.Model{})
-	for _, c := range r.Cells {
-		switch c.Point.Kernel {
-		case "tiled":
-			c.Skipped = "has no such form"
-		case "flash":
-			c.Failed = "wrong answer"
-		}
-	}
-	path := filepath.Join(dir, "README.md")
-	if err := os.WriteFile(path, []byte(beginMark+"\n"+endMark+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := README(path, r); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rung, want := range map[string]bool{"| naive |": true, "| tiled |": false, "| flash | go | failed: wrong answer |": true} {
-		if strings.Contains(string(got), rung) != want {
-			t.Errorf("%q: %v, want %v in\n%s", rung, !want, want, got)
-		}
-	}
-}
-
-// A README whose marks are not as they must be is left alone.
-func TestREADMEMarks(t *testing.T) {
-	dir := t.TempDir()
-	r := runtest.Make(t, filepath.Join(dir, "run"), runtest.Model{Samples: 1})
-	path := filepath.Join(dir, "README.md")
-	for _, c := range []struct{ name, text, want string }{
-		{"no marks", "# Lab\n", "0 times"},
-		{"no end", "<!-- ladder:begin -->\n", "0 times"},
-		{"two beginnings", "<!-- ladder:begin --><!-- ladder:begin --><!-- ladder:end -->", "2 times"},
-		{"end first", "<!-- ladder:end -->\n<!-- ladder:begin -->\n", "stands before"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if err := README(path, r); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
-			}
-			if got, err := os.ReadFile(path); err != nil || string(got) != c.text {
-				t.Errorf("the file changed: %q, %v", got, err)
-			}
-		})
-	}
-	if err := README(filepath.Join(dir, "absent.md"), r); err == nil {
-		t.Error("no README, no error")
-	}
-}
-
-// Every axis has two to nine or so labels, inside its range and in ascending order.
+// TestLogTicks checks that every axis has some two to nine labels, inside its range and ascending.
 func TestLogTicks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base := rapid.SampledFrom([]float64{2, 10}).Draw(t, "base")
 		low := math.Pow(10, rapid.Float64Range(-9, 9).Draw(t, "low"))
-		high := low * math.Pow(10, rapid.Float64Range(math.Log10(2.25), 9).Draw(t, "range")) // panel makes 2.25 the least
+		// panel has a range of 2.25 or more.
+		high := low * math.Pow(10, rapid.Float64Range(math.Log10(2.25), 9).Draw(t, "range"))
 		labels, last := 0, 0.0
 		for _, tick := range logTicks(low, high, base, tickNumber) {
 			if !(tick.Value >= low && tick.Value <= high && tick.Value > last) {
@@ -472,6 +386,7 @@ func TestLogTicks(t *testing.T) {
 	})
 }
 
+// TestNumbers checks how numbers are formatted.
 func TestNumbers(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{seconds(1234), "1.234 µs"},
@@ -503,8 +418,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestMarkdownHostile checks that whatever a run says is text in its report.md: each table has its
-// columns, and there is no element, code or image but the report's own.
+// TestMarkdownHostile checks that texts of a run stay texts in report.md: each table keeps its
+// columns, and no element, code or image is added.
 func TestMarkdownHostile(t *testing.T) {
 	const evil = "a|b\nc`d`<img src=x>![e](f)|*g*"
 	r := runtest.Make(t, filepath.Join(t.TempDir(), "run"), runtest.Model{

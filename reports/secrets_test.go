@@ -9,8 +9,8 @@ import (
 	"attnlab/harness/run/runtest"
 )
 
-// TestSecrets checks that no form of a report has what stands behind the name of a peer's program,
-// also of a run whose record has it.
+// TestSecrets checks that no form of a report has the arguments or the environment of a peer's
+// program, even of a run whose record has them.
 func TestSecrets(t *testing.T) {
 	r := runtest.Make(t, t.TempDir()+"/run", runtest.Model{Meta: func(m *run.Meta) {
 		m.Command = []string{"benchrun", "sweep", "--peer", "me=TOKEN=abc123 /opt/bin/node peer.mjs --key=def456", "--seq=8"}

@@ -10,9 +10,9 @@ import (
 	"attnlab/harness/run"
 )
 
-// Table writes a run as text: for each group a line a kernel, with the time of one call at each
-// length, the exponent of time in length, and the rest at the greatest length that the kernel was
-// measured at; then what features cost, if plainer points stand beside theirs.
+// Table writes a run as text. Each group has a line for each kernel, with the time of one call at
+// each length and the exponent of time in length. The other figures are of the greatest length at
+// which the kernel was measured. The cost of features and the notes follow.
 func Table(w io.Writer, r *run.Run) error {
 	var b strings.Builder
 	rows := r.Rows()
@@ -24,7 +24,7 @@ func Table(w io.Writer, r *run.Run) error {
 		g.writeText(&b)
 	}
 	if header, lines := costTable(r); len(lines) > 0 {
-		b.WriteString("\nWhat features cost: speed over that of the plainer point, round by round\n")
+		b.WriteString("\nWhat features cost: speed relative to the point without them, round by round\n")
 		align(&b, append([][]string{header}, lines...), 3)
 	}
 	if notes := notes(rows); len(notes) > 0 {
@@ -43,10 +43,12 @@ func Table(w io.Writer, r *run.Run) error {
 	return err
 }
 
-// A column of the text table shows one thing of a series.
+// A column of the text table shows one figure of a series.
 type column struct {
 	title string
-	show  func(s *series, longest *run.Row) string // longest is the row at the greatest length with a time, or nil
+	// show returns the text of a series. longest is its row at the greatest length with a time, or
+	// nil.
+	show func(s *series, longest *run.Row) string
 }
 
 func (g *group) columns() []column {
@@ -62,7 +64,7 @@ func (g *group) columns() []column {
 			case s.at(n) == nil:
 				return w.Status
 			default:
-				return seconds(w.Ns)
+				return seconds(w.Ns.Mid)
 			}
 		}})
 	}
@@ -89,14 +91,14 @@ func (g *group) columns() []column {
 	}
 	three := func(x float64) string { return digits(x, 3) }
 	measured("GFLOP/s", func(w *run.Row) float64 { return w.GFlops }, three)
-	measured("of peak", func(w *run.Row) float64 { return w.Peak }, percent)
-	if bandwidth := func(w *run.Row) float64 { return w.Bandwidth }; known(bandwidth) {
+	measured("of peak", func(w *run.Row) float64 { return w.PeakShare.Mid }, percent)
+	if bandwidth := func(w *run.Row) float64 { return w.BandwidthShare.Mid }; known(bandwidth) {
 		measured("GB/s", func(w *run.Row) float64 { return w.GBps }, three)
 		measured("of bandwidth", bandwidth, percent)
 	}
 	measured("tokens/s", func(w *run.Row) float64 { return w.Tokens }, thousands)
 	measured("in attention", func(w *run.Row) float64 { return w.AttnShare }, percent)
-	measured("in products", func(w *run.Row) float64 { return w.MMShare }, percent)
+	measured("in products", func(w *run.Row) float64 { return w.ProductShare }, percent)
 	measured("scratch", func(w *run.Row) float64 { return w.Scratch }, size)
 	measured("peak RSS", func(w *run.Row) float64 { return w.RSS }, size)
 	measured("err/tol", func(w *run.Row) float64 { return w.Err }, func(x float64) string { return digits(x, 2) })
@@ -119,7 +121,7 @@ func (g *group) writeText(b *strings.Builder) {
 	align(b, lines, 2)
 }
 
-// align writes lines of columns, so many of them aligned left and the numbers behind them right.
+// align writes lines of columns. The first left columns are aligned left, the others right.
 func align(b *strings.Builder, lines [][]string, left int) {
 	for _, line := range lines {
 		for i, text := range line {
@@ -136,14 +138,14 @@ func align(b *strings.Builder, lines [][]string, left int) {
 	}
 }
 
-// A note is what is to be said of one row, or of several with the same text.
+// A note is the note of one row, or of several rows with the same text.
 type note struct{ status, where, text string }
 
-// named is how many measured rows with one note are told by name: of more, as when a machine was
-// never quiet, there is their number.
+// named is the most measured rows with one note that are listed by name. Of more, as when a machine
+// was never quiet, only their number is given.
 const named = 8
 
-// notes lists what is to be said of rows, those of one series and one text together.
+// notes returns the notes of rows. Rows of one series with one text are one note.
 func notes(rows []run.Row) []note {
 	var list []note
 	last, measured := map[string]int{}, map[string]int{}
@@ -161,13 +163,13 @@ func notes(rows []run.Row) []note {
 		if status == run.OK {
 			status = "note"
 		}
-		who, where := contender(w), spoken(w)
+		series, where := contender(w), spoken(w)
 		if n := measured[w.Note]; w.Status == run.OK && n > named {
-			who, where = "", fmt.Sprintf("%d points", n)
+			series, where = "", fmt.Sprintf("%d points", n)
 		}
-		id := status + "\x00" + who + "\x00" + w.Note
+		id := status + "\x00" + series + "\x00" + w.Note
 		if at, ok := last[id]; ok {
-			if who != "" {
+			if series != "" {
 				list[at].where += fmt.Sprintf(", %d", w.SeqKV)
 			}
 			continue
@@ -178,11 +180,11 @@ func notes(rows []run.Row) []note {
 	return list
 }
 
-// contender names the series of a row and its group for people.
+// contender returns the name of a row's series and group for people.
 func contender(w *run.Row) string {
 	parts, features := groupParts(w.Point)
 	return strings.TrimSpace(w.Kernel+" "+w.ISA+" "+features) + ", " + (&group{parts: parts}).title()
 }
 
-// spoken names a row for people.
+// spoken returns the name of a row for people.
 func spoken(w *run.Row) string { return fmt.Sprintf("%s, seq %d", contender(w), w.SeqKV) }

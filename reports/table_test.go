@@ -8,7 +8,7 @@ import (
 	"attnlab/harness/run"
 )
 
-// What is said of one row or two is said by name, and what is said of many once.
+// TestNotes checks that a note of a few rows names them, and that a note of many appears once.
 func TestNotes(t *testing.T) {
 	var rows []run.Row
 	for i := range named + 1 {
@@ -18,7 +18,7 @@ func TestNotes(t *testing.T) {
 			rows = append(rows, run.Row{Point: at, Status: run.OK, Note: "twice"}, run.Row{Point: at, Status: run.Skipped, Note: "often"})
 		}
 	}
-	series := "flash go, forward, full mask, heads 1, dim 8, threads 1, seq 64"
+	series := "flash go, forward, full mask, one head, d = 8, one thread, seq 64"
 	want := []note{{"note", fmt.Sprintf("%d points", named+1), "often"}, {"note", series + ", 65", "twice"}, {run.Skipped, series + ", 65", "often"}}
 	if got := notes(rows); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -1,12 +1,11 @@
-// Package compare says whether one run is slower than another. The numbers are benchstat's; the
-// verdicts, which benchstat does not give, know which way each unit is better.
+// Package compare decides whether one run is slower than another. The numbers are benchstat's. The
+// verdicts are not: they know which direction of each unit is better.
 //
-// A cell is worse when the rank test tells its two samples apart at level Alpha and its median
-// moved the wrong way by at least Effect. Of many cells some differ by chance, so the runs as a
-// whole count as regressed only when a worse cell remains after Holm's correction over all cells of
-// its unit, or is exact, or failed. What stops short of that, a worse cell that does not survive
-// the correction, a cell with too few samples to show anything, one that is missing, leaves the
-// comparison undecided.
+// A cell is worse if the rank test tells its two samples apart at level Alpha and its median moved
+// the wrong way by at least Effect. Some of many cells differ by chance. So the runs as a whole
+// have regressed only if a cell is worse after Holm's correction over all cells of its unit, or if
+// an exact cell is worse, or if a cell failed. The comparison is undecided if a worse cell does not
+// survive the correction, if a cell has too few samples to show anything, or if one is missing.
 //
 // A benchmark whose kernel names another path in the second run (attn.Tuned) is two cells, one gone
 // and one new.
@@ -34,30 +33,34 @@ type Options struct {
 	Filter string  // benchstat's filter language; empty is everything
 }
 
-// DefaultOptions are benchstat's level, and the smallest change that two runs made one after the
-// other can be trusted to show.
+// DefaultOptions are benchstat's level, and the smallest change that two runs at different times
+// can show.
 var DefaultOptions = Options{Alpha: 0.05, Effect: 0.02}
 
-// A Verdict is what a comparison comes to, for one cell or for all.
+// A Verdict is the result for one cell or for all.
 type Verdict string
 
-// Verdicts.
+// Verdicts on a cell.
 const (
-	Better    Verdict = "better"
-	Worse     Verdict = "worse"
-	Same      Verdict = "same"
-	TooFew    Verdict = "not enough samples" // to show a difference of any size
-	Unjudged  Verdict = "not judged"         // too few values where the benchmark has more samples: peak memory, measured once a run
-	Differs   Verdict = "differs"            // in a unit that does not say which way is better; not judged
-	Gone      Verdict = "gone"               // not in the second run
-	New       Verdict = "new"                // not in the first run; not judged
-	Broken    Verdict = "failed"             // in the second run, and not in the first
-	Regressed Verdict = "regressed"          // of all: at least one cell is worse
-	Passed    Verdict = "nothing regressed"  // of all
-	Undecided Verdict = "undecided"          // of all
+	Better   Verdict = "better"
+	Worse    Verdict = "worse"
+	Same     Verdict = "same"
+	TooFew   Verdict = "not enough samples" // to show a difference of any size
+	Unjudged Verdict = "not judged"         // measured once a run, as peak memory is
+	Differs  Verdict = "differs"            // in a unit without a better direction
+	Gone     Verdict = "gone"               // not in the second run
+	New      Verdict = "new"                // not in the first run
+	Broken   Verdict = "failed"             // in the second run, and not in the first
 )
 
-// A Report is the outcome.
+// Verdicts on all cells.
+const (
+	Regressed Verdict = "regressed" // at least one cell is worse
+	Passed    Verdict = "nothing regressed"
+	Undecided Verdict = "undecided"
+)
+
+// A Report is the result of a comparison.
 type Report struct {
 	A, B     string
 	Options  Options
@@ -70,9 +73,9 @@ type Report struct {
 // A Table holds the cells of one unit, and of one package where the files name several.
 type Table struct {
 	Package, Unit string
-	Higher        bool // is better
-	Directed      bool // the unit says which way is better
-	Exact         bool // the unit is not sampled: any two values differ
+	Directed      bool // the unit has a better direction
+	Higher        bool // the better direction is up
+	Exact         bool // the unit is counted, not sampled, so any difference is one
 	Cells         []*Cell
 	Geomean       float64 // of the ratios B/A; NaN where there is none
 }
@@ -88,7 +91,7 @@ type Cell struct {
 	Note       string // why it failed, or that its kernel took another path on the other side
 }
 
-// A Side is one sample. Its summary is benchstat's.
+// A Side is the sample of one run. Its summary is benchstat's.
 type Side struct {
 	N int
 	benchmath.Summary
@@ -96,8 +99,8 @@ type Side struct {
 	lines  int // results of the benchmark, with this unit or without
 }
 
-// A key is what the values of a cell have in common. Side is 1 or 2 where the other side's kernel
-// took another path, and 0 elsewhere.
+// A key is shared by the values of a cell. Side is 1 or 2 if the other side's kernel took another
+// path, and 0 otherwise.
 type key struct {
 	pkg, unit, name string
 	side            int
@@ -113,7 +116,7 @@ func Compare(a, b *Source, o Options) (*Report, error) {
 	}
 	filter, err := benchproc.NewFilter(o.Filter)
 	if err != nil {
-		text, _, _ := strings.Cut(err.Error(), "\n") // a drawing of the place follows
+		text, _, _ := strings.Cut(err.Error(), "\n") // the other lines point at the place
 		return nil, fmt.Errorf("filter %q: %s", o.Filter, text)
 	}
 	r := &Report{A: a.Path, B: b.Path, Options: o, Warnings: slices.Concat(a.Warnings, b.Warnings)}
@@ -166,7 +169,7 @@ func Compare(a, b *Source, o Options) (*Report, error) {
 	return r, nil
 }
 
-// joinUnits merges what the two sources say of their units.
+// joinUnits merges the units of two sources.
 func joinUnits(a, b *Source) (benchfmt.UnitMetadataMap, error) {
 	units := benchfmt.UnitMetadataMap{}
 	for _, s := range []*Source{a, b} {
@@ -193,7 +196,7 @@ func otherPaths(a, b *Source) map[string]string {
 	return notes
 }
 
-// collect sorts the values of one source into their cells and returns what is wrong with them.
+// collect sorts the values of one source into their cells. Its warnings name values left out.
 func collect(s *Source, filter *benchproc.Filter, side func(key) *Side) (warnings []string) {
 	lines := map[[2]string]int{}
 	sides := map[key]*Side{}
@@ -223,8 +226,7 @@ func collect(s *Source, filter *benchproc.Filter, side func(key) *Side) (warning
 	return warnings
 }
 
-// configurations tells what was different about the machines that the two runs, or parts of one of
-// them, were made on.
+// configurations returns warnings about runs, or parts of a run, from different machines.
 func configurations(a, b *Source) (warnings []string) {
 	for _, key := range []string{"goos", "goarch", "cpu"} {
 		var seen [2][]string
@@ -247,7 +249,7 @@ func configurations(a, b *Source) (warnings []string) {
 
 func (r *Report) warn(w []string) { r.Warnings = append(r.Warnings, w...) }
 
-// measure computes a cell's numbers, as benchstat does.
+// measure computes the numbers of a cell as benchstat does.
 func (t *Table) measure(c *Cell, assume benchmath.Assumption, alpha float64) {
 	c.Delta, c.Adjusted = math.NaN(), math.NaN()
 	var s [2]*benchmath.Sample
@@ -292,6 +294,7 @@ func (t *Table) judge(o Options, failedA, failedB map[string]string) {
 	}
 }
 
+// verdict returns the verdict on a cell, with its note.
 func (t *Table) verdict(c *Cell, o Options, failedA, failedB map[string]string) (Verdict, string) {
 	switch {
 	case c.Note != "" && c.B.N == 0:
@@ -313,7 +316,7 @@ func (t *Table) verdict(c *Cell, o Options, failedA, failedB map[string]string) 
 	default:
 		return TooFew, ""
 	}
-	// An exact comparison has P and Alpha 0: every difference counts.
+	// An exact comparison has P and Alpha 0, and every difference counts.
 	found := c.Comparison.P <= c.Comparison.Alpha && c.Delta != 0 && (t.Exact || math.Abs(c.Delta) >= o.Effect)
 	switch {
 	case !found:
@@ -326,7 +329,7 @@ func (t *Table) verdict(c *Cell, o Options, failedA, failedB map[string]string) 
 	return Worse, ""
 }
 
-// conclude draws the verdict on the whole from those on the cells.
+// conclude derives the verdict on all cells from the verdict on each.
 func (r *Report) conclude() {
 	var sure, unsure, few, gone, other, broken []string
 	for _, t := range r.Tables {

@@ -53,7 +53,7 @@ func (r *Report) cell(t *testing.T, unit, part string) *Cell {
 	return nil
 }
 
-// bench writes samples of one unit, a row a name, in the Go benchmark format.
+// bench returns samples of one unit, with a row for each name.
 func bench(unit string, rows ...[]float64) *Source {
 	var b strings.Builder
 	for i, row := range rows {
@@ -76,6 +76,7 @@ func ramp(n int, from float64) []float64 {
 	return x
 }
 
+// TestVerdicts checks the verdict on each kind of cell.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -109,8 +110,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Exact units are judged without statistics: x/perf reports P and Alpha 0 for them, whether they
-// differ or not.
+// TestExact checks that exact units are judged without statistics. For them x/perf reports P and
+// Alpha 0, whether they differ or not.
 func TestExact(t *testing.T) {
 	source := func(bytes int) *Source {
 		s, err := parse("text", fmt.Appendf(nil, "Unit scratch-B better=lower assume=exact\nBenchmarkX 1 %d scratch-B\n", bytes))
@@ -133,8 +134,8 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// One cell of many that is worse as chance makes one of twenty is no regression; the same cell
-// alone is, and so is one that no chance makes.
+// TestManyCells checks that a cell that is worse by chance is no regression among many cells. The
+// same cell alone is one, and so is a cell that is worse beyond chance.
 func TestManyCells(t *testing.T) {
 	same := make([][]float64, 39)
 	for i := range same {
@@ -157,8 +158,8 @@ func TestManyCells(t *testing.T) {
 	}
 }
 
-// Runs of the same kernels on a steady machine are called regressed no more often than the level
-// says, however many cells they have.
+// TestFalseAlarms checks that runs of the same kernels regress no more often than the level says,
+// with any number of cells.
 func TestFalseAlarms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two hundred comparisons of twenty cells")
@@ -188,7 +189,7 @@ func TestFalseAlarms(t *testing.T) {
 			}
 		}
 	}
-	// Slower takes half of the level; three standard deviations of a count of trials.
+	// Half of the level is slower; three standard deviations of the count are allowed.
 	level := o.Alpha / 2
 	if most := trials*level + 3*math.Sqrt(trials*level*(1-level)); !(float64(alarms) <= most) {
 		t.Errorf("%d of %d runs called regressed, want at most %.0f", alarms, trials, most)
@@ -198,8 +199,8 @@ func TestFalseAlarms(t *testing.T) {
 	}
 }
 
-// What go test -bench wrote compares with a run folder, although go test appends GOMAXPROCS to the
-// names.
+// TestGoTestOutput checks that the output of go test -bench compares with a run folder, although
+// its names end in GOMAXPROCS.
 func TestGoTestOutput(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	runtest.Make(t, dir, runtest.Model{Masks: []string{"full"}})
@@ -223,6 +224,7 @@ func TestGoTestOutput(t *testing.T) {
 	}
 }
 
+// TestMissing checks benchmarks that are in one run only.
 func TestMissing(t *testing.T) {
 	two, one := bench("sec/op", ramp(6, 1), ramp(6, 1)), bench("sec/op", ramp(6, 1))
 	r := compare(t, two, one, DefaultOptions)
@@ -240,8 +242,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestOtherPath checks that a kernel on another path is gone and new, even where nothing else is in
-// common, and that a source which does not tell is compared.
+// TestOtherPath checks that a kernel on another path is gone and new, even if the runs have nothing
+// else in common, and that a source without paths is compared.
 func TestOtherPath(t *testing.T) {
 	source := func(path string, slower float64) *Source {
 		dir := filepath.Join(t.TempDir(), "run")
@@ -281,7 +283,7 @@ func TestOtherPath(t *testing.T) {
 	}
 }
 
-// slowed makes two runs, the second with slower flash on a causal mask and faster naive.
+// slowed writes two runs, the second with a slower flash on a causal mask and a faster naive.
 func slowed(t *testing.T) (a, b string) {
 	t.Helper()
 	a, b = filepath.Join(t.TempDir(), "A"), filepath.Join(t.TempDir(), "B")
@@ -298,6 +300,7 @@ func slowed(t *testing.T) (a, b string) {
 	return a, b
 }
 
+// TestRuns checks the verdicts on two run folders.
 func TestRuns(t *testing.T) {
 	a, b := slowed(t)
 	r := compare(t, read(t, a), read(t, b), DefaultOptions)
@@ -330,14 +333,14 @@ func TestRuns(t *testing.T) {
 	if r := compare(t, read(t, a), read(t, b), only); len(r.Tables) != 1 || r.Verdict != Passed {
 		t.Errorf("filtered: %d tables, %q", len(r.Tables), r.Verdict)
 	}
-	// The journal and the bench.txt made from it say the same.
+	// The bench.txt of a run compares like its journal.
 	if got := compare(t, read(t, a), read(t, filepath.Join(b, run.BenchFile)), DefaultOptions); got.Verdict != r.Verdict {
 		t.Errorf("folder against file: %q", got.Verdict)
 	}
 }
 
-// benchstat, run on the same two files, shows the same medians, intervals, deltas and probabilities
-// in every cell.
+// TestBenchstatAgrees checks that benchstat computes the same medians, intervals, deltas and
+// probabilities from the same files.
 func TestBenchstatAgrees(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds benchstat")
@@ -389,6 +392,7 @@ func TestBenchstatAgrees(t *testing.T) {
 	}
 }
 
+// TestGolden checks the text and the JSON of a report.
 func TestGolden(t *testing.T) {
 	a, b := slowed(t)
 	only := DefaultOptions
@@ -426,6 +430,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestBadInput checks the errors for bad options and bad files.
 func TestBadInput(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

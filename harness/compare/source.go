@@ -19,12 +19,12 @@ type Source struct {
 	Path     string
 	Results  []*benchfmt.Result
 	Units    benchfmt.UnitMetadataMap
-	Failed   map[string]string    // points that gave no number, and why
+	Failed   map[string]string    // points without a number, and why
 	Plans    map[string]*run.Plan // of the points of a run folder, by name
 	Warnings []string
 }
 
-// Read reads a run folder, by its journal, or a file in the Go benchmark format.
+// Read reads the journal of a run folder, or a file in the Go benchmark format.
 func Read(path string) (*Source, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -90,7 +90,7 @@ func parse(path string, data []byte) (*Source, error) {
 			s.Warnings = append(s.Warnings, rec.Error())
 		case *benchfmt.Result:
 			res := rec.Clone()
-			// go test appends GOMAXPROCS to the name; a point says its threads itself.
+			// go test appends GOMAXPROCS to the name; a point names its threads itself.
 			if p, err := run.ParseName(res.Name.String()); err == nil {
 				res.Name = benchfmt.Name(p.Name())
 			}

@@ -14,8 +14,8 @@ import (
 	"attnlab/harness/stats"
 )
 
-// WriteText writes the report as tables, one a unit. What all names of a table share stands once,
-// above it.
+// WriteText writes the report as one table for each unit. Above each table are the parts that all
+// of its names share.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A: %s\nB: %s\n", r.A, r.B)
@@ -81,7 +81,7 @@ func (t *Table) writeText(w io.Writer) {
 	_ = tw.Flush() // into a Builder
 }
 
-// word calls better and worse faster and slower where the unit is one of speed.
+// word returns faster and slower for better and worse, if the unit is one of speed.
 func (t *Table) word(v Verdict) string {
 	if t.Unit == "sec/op" || strings.HasSuffix(t.Unit, "/s") || strings.HasSuffix(t.Unit, "peak") {
 		switch v {
@@ -94,7 +94,8 @@ func (t *Table) word(v Verdict) string {
 	return string(v)
 }
 
-// factor splits names at their slashes and takes out the parts that all of them share.
+// factor splits names at their slashes and returns the parts that all of them share, and the rest
+// of each.
 func factor(names []string) (common string, short []string) {
 	count := map[string]int{}
 	for _, n := range names {
@@ -119,7 +120,8 @@ func factor(names []string) (common string, short []string) {
 	return common, short
 }
 
-// jsonSide and the types below are the JSON form, with null for what does not exist or is infinite.
+// jsonSide and the types below are the JSON form. A number that does not exist, or is infinite, is
+// null.
 type jsonSide struct {
 	N      int      `json:"n"`
 	Median *float64 `json:"median"`

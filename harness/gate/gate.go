@@ -1,59 +1,58 @@
-// Package gate decides whether a run may pass: whether anything in it is slower, takes more memory
-// or answers worse than in a baseline.
+// Package gate decides whether a run may pass: whether any of it is slower, takes more memory or
+// answers worse than in a baseline.
 //
 // # Speed
 //
-// The two runs were made at different times, so their times are not compared. Each sample was taken
-// between two probes of what the machine could do at that moment, and what a cell is judged by is
-// its samples' shares of those probes: of the peak where a point is held against arithmetic, of the
-// bandwidth where it is held against memory. Samples whose two probes disagree, which peak_frac
-// leaves out, count here: ranks and medians bear them, and on a busy Xeon, where they were 69 of
-// 100, medians of all twelve samples of a cell differed less from run to run (a tenth of them by
-// more than 6.6 %) than medians of the rest (9.7 %).
+// The two runs were made at different times, so their times are not compared. A cell is judged by
+// its samples' shares of what the machine could do just before and after each of them. They are
+// shares of the bandwidth for decoding, and of the peak otherwise. Samples whose two probes
+// disagree count, although peak_frac leaves them out: ranks and medians bear them, and a cell has
+// more samples with them.
+// Tuning: docs/tuning.md#gate-all-samples
 //
-// A cell is slower when its median fell by the least effect, what it reached when little disturbed
-// it by half of that, and the rank test tells the samples apart after Holm's correction over all
-// cells that are judged; it needs all three. What it reached when little disturbed it is taken in
-// two ways, of which the kinder one counts: the greatest share, and the greatest rate over the
-// greatest of the probes.
+// A cell is slower if three conditions hold:
 //
-// Greatest values and half the effect are from runs of unchanged code on an EPYC where something
-// outside the machine takes, for tenths of a second at a time, a quarter of the speed of short
-// calls and little of the probes'. In some runs it left fewer than a tenth of the samples alone.
-// Upper deciles and the whole effect called 4 cells of 480 regressed there, of 20 samples each, and
-// 0 of 480 of 40 samples; these 2 and 0. With a tenth less speed written into one cell they named
-// it in 302 and 423 of 480 trials, these in 364 and 455.
+//   - its median fell by the least effect;
+//   - its undisturbed speed fell by half of the least effect;
+//   - the rank test tells the samples apart, after Holm's correction over all cells judged.
 //
-// A cell is undecided
+// The undisturbed speed is the greatest share, or the greatest rate over the greatest probe if that
+// fell less. A disturbance may slow all but a few samples of a run, and then their upper decile,
+// too.
+// Tuning: docs/tuning.md#gate-undisturbed
 //
-//   - when its median fell by the least effect and it lacks one of the others: among so many cells chance does that, and neighbours do;
-//   - when the samples are so few that no data could have shown a change after the correction, or so scattered that either sample, slowed by the least
-//     effect, could not be told from itself at the level of one test;
-//   - when it has no probes, and its time is longer by the least effect. Time is a hint: the machine may have changed.
+// A cell is undecided if one of these holds:
 //
-// The least effect of a cell is the one asked for, or what makes the floor that benchrun doctor
-// found on the machine of either run, if that is more and run.json knows it: times of the same code
-// lay that far apart.
+//   - its median fell by the least effect, but it lacks another condition. Among many cells chance
+//     does that, and so do neighbours;
+//   - it has so few samples that no data could show a change after the correction;
+//   - its samples scatter so much that either sample could not be told from itself, slowed by the
+//     least effect, at the level of one test;
+//   - it has no probes, and its time is longer by the least effect. The machine may have changed.
+//
+// The least effect of a cell is the one asked for. It is raised to the floor that benchrun doctor
+// found on the machine of either run, if run.json has one that is greater, since times of the same
+// code are that far apart.
 //
 // # What is exact
 //
-// Scratch memory, bytes and objects allocated by a call are counted, not sampled: any increase is a
-// regression. Peak memory is a sample of one, and is not judged. A point that fails or answers
-// wrongly in the run and did not in the baseline is a regression. One that has no number, or is not
-// there, is undecided; one that only the run has is named. A point whose kernel names another path
-// than in the baseline (attn.Tuned) is two cells: one that is not in the run, and one that is not
-// in the baseline.
+// Scratch memory, and the bytes and objects that a call allocates, are counted: any increase is a
+// regression. Peak memory is measured once and not judged. A point that fails or is wrong in the
+// run, and not in the baseline, is a regression. A point without a number, or missing from the run,
+// is undecided. A point that only the run has is named. A point whose kernel names another path
+// than in the baseline (attn.Tuned) is two cells: one missing from the run, and one missing from
+// the baseline.
 //
 // # Baselines
 //
-// A baseline is a run folder, whole: one that was interrupted, cut or damaged is refused, and so is
-// one from another machine. Of a folder the gate needs journal.jsonl and run.json; Run.Copy makes
-// such a one. Those that are committed stand in
+// A baseline is a whole run: one that was interrupted, cut or damaged is refused, and so is one
+// from another machine. The gate compares samples, so it needs journal.jsonl and run.json; Run.Copy
+// makes such a folder. Baselines that are committed are in
 //
 //	reports/history/MACHINE/COMMIT/
 //
-// where MACHINE is a name for what the runs were made on and COMMIT for the sources; package
-// history reads the same folders.
+// or in COMMIT/RUN/ where a commit has several runs. MACHINE is a name for the machine. Package
+// history reads the same folders, and other runs there, of which only the figures are kept.
 package gate
 
 import (
@@ -74,11 +73,11 @@ type Options struct {
 	AnyMachine bool    // compare although the machines differ
 }
 
-// DefaultOptions allow for what a share still keeps of its run: where memory happened to lie, how
-// warm the machine was.
+// DefaultOptions allow for differences between runs that shares do not remove, such as the
+// addresses of memory and the temperature of the machine.
 var DefaultOptions = Options{Alpha: 0.05, Effect: 0.05}
 
-// A Verdict is on one cell, or on all.
+// A Verdict is the result for one cell or for all.
 type Verdict string
 
 // Verdicts.
@@ -86,7 +85,7 @@ const (
 	Passed    Verdict = "passed"
 	Regressed Verdict = "regressed"
 	Undecided Verdict = "undecided"
-	Unjudged  Verdict = "not judged" // of a cell: there is nothing to compare
+	Unjudged  Verdict = "not judged" // of a cell with nothing to compare
 )
 
 // What a cell's speed is judged by. More is better in each.
@@ -96,12 +95,12 @@ const (
 	ByTime      = "calls a second"
 )
 
-// A Report is the outcome.
+// A Report is the result of a comparison.
 type Report struct {
 	Baseline, Run Side
 	Options       Options
 	Verdict       Verdict
-	Cells         []*Cell // in the order of the run, then those that it lacks
+	Cells         []*Cell // in the order of the run, then the cells missing from it
 	Warnings      []string
 }
 
@@ -122,15 +121,15 @@ type Cell struct {
 	Base     stats.Summary
 	Run      stats.Summary
 	Change   float64 // of the medians, relative: below 0 is slower
-	Top      float64 // change of what was reached when little disturbed
+	Top      float64 // relative change of the undisturbed speed
 	P        float64 // of the rank test, after Holm's correction
 	Exact    []Exact
 
 	base, run []run.Sample
 }
 
-// A Finding is one thing said of a cell, and what it makes of the cell: Regressed, Undecided, or
-// Passed for what is only worth knowing.
+// A Finding is a statement about a cell and the verdict that it leads to: Regressed, Undecided, or
+// Passed if it is only worth knowing.
 type Finding struct {
 	Verdict Verdict
 	Text    string
@@ -142,7 +141,7 @@ type Exact struct {
 	Base, Run float64
 }
 
-// Compare holds r against the baseline. An error says why the two cannot be compared.
+// Compare compares r with the baseline. An error says why the two cannot be compared.
 func Compare(base, r *run.Run, o Options) (*Report, error) {
 	if !(o.Alpha > 0 && o.Alpha < 1) || !(o.Effect > 0 && o.Effect < 1) {
 		return nil, fmt.Errorf("alpha is %v and the least effect %v, want both between 0 and 1", o.Alpha, o.Effect)
@@ -209,8 +208,8 @@ func otherPath(b, r *run.Cell) string {
 	return run.OtherPath(&b.Plan, &r.Plan, [2]string{"the baseline", "the run"})
 }
 
-// newCell sets two cells of the journals side by side, of which one may be nil, and finds what
-// needs no statistics. The note says why one is nil although both journals have the point.
+// newCell compares two cells of the journals, of which one may be nil, as far as that needs no
+// statistics. The note says why one is nil although both journals have the point.
 func newCell(b, r *run.Cell, note string) *Cell {
 	if note != "" {
 		note = ": " + note
@@ -242,16 +241,16 @@ func newCell(b, r *run.Cell, note string) *Cell {
 	case was.Status != run.OK:
 		c.find(Unjudged, "%s; in the baseline %s: %s", now.Status, was.Status, was.Note)
 	default:
-		c.weigh("B of scratch", was.Scratch, now.Scratch)
-		c.weigh("B/op", was.Alloc, now.Alloc)
-		c.weigh("allocs/op", was.Allocs, now.Allocs)
+		c.count("B of scratch", was.Scratch, now.Scratch)
+		c.count("B/op", was.Alloc, now.Alloc)
+		c.count("allocs/op", was.Allocs, now.Allocs)
 		c.sample(b, r)
 	}
 	return c
 }
 
-// raise has no cell judged by less than the larger of two floors. A floor is of times: what takes
-// 1+f as long has lost f/(1+f) of its speed.
+// raise raises the least effect of each cell to the larger of two floors. A floor f is of times,
+// and a time that is longer by f is a loss of f/(1+f) of the speed.
 func (r *Report) raise(base, now map[string]float64) {
 	loss := func(unit string) float64 { f := max(base[unit], now[unit]); return f / (1 + f) }
 	of := map[string]float64{ByPeak: loss(run.ProbeFlop), ByBandwidth: loss(run.ProbeBytes)}
@@ -270,10 +269,10 @@ func (r *Report) raise(base, now map[string]float64) {
 	}
 }
 
-// verdicts in the order in which one outweighs another.
+// verdicts are in ascending order: the greatest of a cell's findings is its verdict.
 var verdicts = []Verdict{Unjudged, Passed, Undecided, Regressed}
 
-// find adds a finding. The worst of a cell is its verdict.
+// find adds a finding to a cell.
 func (c *Cell) find(v Verdict, format string, a ...any) {
 	c.Findings = append(c.Findings, Finding{v, fmt.Sprintf(format, a...)})
 	c.raise(v)
@@ -285,8 +284,8 @@ func (c *Cell) raise(v Verdict) {
 	}
 }
 
-// weigh compares a counted figure.
-func (c *Cell) weigh(unit string, was, now float64) {
+// count compares a counted figure.
+func (c *Cell) count(unit string, was, now float64) {
 	c.Exact = append(c.Exact, Exact{unit, was, now})
 	switch {
 	case now > was:
@@ -298,8 +297,8 @@ func (c *Cell) weigh(unit string, was, now float64) {
 	}
 }
 
-// sample chooses what the speeds of two cells are compared by. The work of a point is what the
-// baseline counts: to count it otherwise is not to be faster.
+// sample chooses the samples by which the speeds of two cells are compared. Both use the baseline's
+// count of work, so that another count is no change of speed.
 func (c *Cell) sample(b, r *run.Cell) {
 	now := *r
 	now.Flop, now.Bytes = b.Flop, b.Bytes
@@ -331,7 +330,7 @@ func shares(samples []run.Sample) []float64 {
 	return xs
 }
 
-// best is the greatest rate over the greatest of the probes.
+// best returns the greatest rate over the greatest of the probes.
 func best(samples []run.Sample) float64 {
 	var rates, probes []float64
 	for _, s := range samples {
@@ -340,7 +339,7 @@ func best(samples []run.Sample) float64 {
 	return slices.Max(rates) / slices.Max(probes)
 }
 
-// rates are the calls a second of a cell's samples.
+// rates returns the samples of a cell as calls a second.
 func rates(c *run.Cell) []run.Sample {
 	var samples []run.Sample
 	for i := range c.Visits {
@@ -363,13 +362,13 @@ func (r *Report) judge() {
 		c := family[i]
 		c.P, c.Effect = adjusted, max(c.Effect, r.Options.Effect)
 		least := stats.LeastP(c.Base.N, c.Run.N) * float64(len(family))
-		told := adjusted <= alpha
+		apart := adjusted <= alpha
 		switch slower := c.Change <= -c.Effect; {
 		case slower && c.By == ByTime:
 			c.find(Undecided, "%s; by its time alone, since nothing says how fast the machine was", c.change())
-		case slower && told && c.Top > -c.Effect/2:
+		case slower && apart && c.Top > -c.Effect/2:
 			c.find(Undecided, "%s; but what it reached undisturbed by %.1f %% only", c.change(), 100*max(0, -c.Top))
-		case slower && told:
+		case slower && apart:
 			c.find(Regressed, "%s (p = %.1g)", c.change(), adjusted)
 		case least > alpha:
 			c.find(Undecided, "%d and %d samples cannot show a change among %d cells", c.Base.N, c.Run.N, len(family))
@@ -377,7 +376,7 @@ func (r *Report) judge() {
 			c.find(Undecided, "%s; chance does that among %d cells (p = %.1g)", c.change(), len(family), adjusted)
 		case blind(c.base, c.Effect, alpha) || blind(c.run, c.Effect, alpha):
 			c.find(Undecided, "its samples scatter too much to show a change of %.3g %%", 100*c.Effect)
-		case c.Change >= c.Effect && told:
+		case c.Change >= c.Effect && apart:
 			c.find(Passed, "%s", c.change())
 		default:
 			c.raise(Passed)
@@ -385,7 +384,7 @@ func (r *Report) judge() {
 	}
 }
 
-// blind reports whether a sample is such that a change of the least effect would not show in it.
+// blind reports whether a change of the least effect would not show in a sample.
 func blind(samples []run.Sample, effect, alpha float64) bool {
 	xs, slowed := shares(samples), shares(samples)
 	for i := range slowed {
@@ -394,7 +393,7 @@ func blind(samples []run.Sample, effect, alpha float64) bool {
 	return stats.RankTest(xs, slowed) > alpha
 }
 
-// conclude makes one verdict of those on the cells.
+// conclude derives the verdict on all cells from the verdict on each.
 func (r *Report) conclude() {
 	r.Verdict = Passed
 	for _, v := range []Verdict{Undecided, Regressed} {
@@ -404,7 +403,7 @@ func (r *Report) conclude() {
 	}
 }
 
-// Count is the number of cells with a verdict.
+// Count returns the number of cells with a verdict.
 func (r *Report) Count(v Verdict) (n int) {
 	for _, c := range r.Cells {
 		if c.Verdict == v {

@@ -30,7 +30,7 @@ func slower(by float64) func(run.Point) float64 {
 	}
 }
 
-// memory changes what the chosen cell takes.
+// memory changes the memory of the chosen cell.
 func memory(change func(*run.Memory)) func(*run.Record) {
 	return func(r *run.Record) {
 		if r.Memory != nil && r.Memory.Point == chosen {
@@ -46,13 +46,14 @@ func model(t *testing.T, m runtest.Model) *run.Run {
 	return runtest.Make(t, filepath.Join(t.TempDir(), "run"), m)
 }
 
-// floor has a run know what a doctor found.
+// floor gives a run the floor of a unit.
 func floor(unit string, x float64) func(*run.Meta) {
 	return func(m *run.Meta) { m.Floors = map[string]float64{unit: x} }
 }
 
-// A floor that counts is told, once for what it is a floor of.
-func TestFloorIsTold(t *testing.T) {
+// TestFloorIsReported checks that a floor that raises the least effect is reported, once for each
+// kind of speed.
+func TestFloorIsReported(t *testing.T) {
 	base := model(t, runtest.Model{Seed: 1, Meta: floor(run.ProbeFlop, 0.1)})
 	r, err := Compare(base, model(t, runtest.Model{Seed: 2, Meta: floor(run.ProbeFlop, 0.25)}), DefaultOptions)
 	if err != nil {
@@ -64,8 +65,9 @@ func TestFloorIsTold(t *testing.T) {
 	}
 }
 
-// TestEnvironmentIsTold checks that runs in different environments are compared, with a warning.
-func TestEnvironmentIsTold(t *testing.T) {
+// TestEnvironmentIsReported checks that runs in different environments are compared, with a
+// warning.
+func TestEnvironmentIsReported(t *testing.T) {
 	base := model(t, runtest.Model{Seed: 1})
 	r, err := Compare(base, model(t, runtest.Model{Seed: 2, Meta: func(m *run.Meta) { m.Env = map[string]string{"GOGC": "off"} }}), DefaultOptions)
 	if err != nil {
@@ -76,13 +78,13 @@ func TestEnvironmentIsTold(t *testing.T) {
 	}
 }
 
-// paths has a run know the path of flash/go.
+// paths gives a run the path of flash/go.
 func paths(path string) func(*run.Meta) {
 	return func(m *run.Meta) { m.Paths = run.Paths{"flash/go": path} }
 }
 
-// TestOtherPath checks that a kernel on another path is missing in the run, and new in it, and that
-// the path of a baseline that does not tell is no other path.
+// TestOtherPath checks that a kernel on another path is missing from the run and new in it, and
+// that a baseline without paths is compared.
 func TestOtherPath(t *testing.T) {
 	base := model(t, runtest.Model{Seed: 1, Masks: []string{"full"}, Meta: paths("x")})
 	other := model(t, runtest.Model{Seed: 2, Masks: []string{"full"}, Meta: paths("y"), Slower: func(run.Point) float64 { return 2 }})
@@ -120,7 +122,7 @@ func TestOtherPath(t *testing.T) {
 	}
 }
 
-// One thing is different in one cell of forty, and that one is named.
+// TestOneCell checks that a difference in one cell of forty is found, and that the cell is named.
 func TestOneCell(t *testing.T) {
 	base := model(t, runtest.Model{Seed: 1})
 	fullOnly := model(t, runtest.Model{Seed: 1, Masks: []string{"full"}})
@@ -168,7 +170,7 @@ func TestOneCell(t *testing.T) {
 			}
 		}}, nil, Undecided, Undecided, "skipped: needs more"},
 		{"missing", base, runtest.Model{Masks: []string{"full"}}, nil, Undecided, Undecided, "not in the run"},
-		{"new", fullOnly, runtest.Model{}, nil, Regressed, Unjudged, "not in the baseline"}, // one of the new points fails
+		{"new", fullOnly, runtest.Model{}, nil, Regressed, Unjudged, "not in the baseline"},
 		{"all samples dropped, and slower", base, runtest.Model{Drop: drop, Slower: slower(1.25)}, nil, Regressed, Regressed, "% slower"},
 		{"disturbed", long, runtest.Model{Samples: 40, Edit: func(r *run.Record) {
 			if r.Visit != nil && r.Visit.Point == chosen && r.Visit.Round%4 > 0 {
@@ -235,7 +237,7 @@ func TestOneCell(t *testing.T) {
 	}
 }
 
-// What cannot be compared is an error of one line, never a pass.
+// TestRefuses checks that runs that cannot be compared are an error of one line, never a pass.
 func TestRefuses(t *testing.T) {
 	dir := t.TempDir()
 	base := runtest.Make(t, filepath.Join(dir, "base"), runtest.Model{Samples: 1})
@@ -283,12 +285,12 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// Of runs that differ by chance alone, few regress, and a tenth less speed in one cell of forty is
-// found, and in no other. The noise is that of shares on a shared machine: skewed, one in twenty
-// far off, and with half a per cent that all samples of a cell in one run have in common.
+// TestErrorRates checks that few runs regress by chance, and that a tenth less speed in one cell of
+// forty is found in that cell alone. The noise is like that of a shared machine: skewed, with one
+// sample in twenty far off, and a small deviation that all samples of a cell share.
 func TestErrorRates(t *testing.T) {
 	if testing.Short() {
-		t.Skip("rates are of hundreds of comparisons")
+		t.Skip("takes hundreds of comparisons")
 	}
 	rng := rand.New(rand.NewPCG(8, 9))
 	const samples = 20
@@ -345,6 +347,7 @@ func TestErrorRates(t *testing.T) {
 	}
 }
 
+// TestGolden checks the report as text, Markdown and JSON.
 func TestGolden(t *testing.T) {
 	base := model(t, runtest.Model{Seed: 1})
 	r, err := Compare(base, model(t, runtest.Model{Seed: 2, Masks: []string{"causal", "causal-topleft"}, Slower: slower(1.2), Edit: memory(func(m *run.Memory) { m.Allocs = more(3) })}), DefaultOptions)

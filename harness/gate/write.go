@@ -14,7 +14,7 @@ import (
 	"attnlab/internal/markdown"
 )
 
-// change says in words how the speed of a cell changed.
+// change describes how the speed of a cell changed.
 func (c *Cell) change() string {
 	direction := "faster"
 	if c.Change < 0 {
@@ -35,22 +35,22 @@ func (s Side) String() string {
 	return fmt.Sprintf("%s (%v, %s)", s.Dir, s.Commit, s.Started.UTC().Format(time.DateTime))
 }
 
-// summary is the verdict in one line.
+// summary returns the verdict as one line.
 func (r *Report) summary() string {
 	return fmt.Sprintf("%s: of %d cells %d regressed, %d undecided, %d passed, %d not judged (least effect %g %%, alpha %g)", r.Verdict, len(r.Cells),
 		r.Count(Regressed), r.Count(Undecided), r.Count(Passed), r.Count(Unjudged), 100*r.Options.Effect, r.Options.Alpha)
 }
 
-// An entry is what is said of one cell, or of several of which the same is said.
+// An entry is the findings of one cell, which stands for all cells with the same findings.
 type entry struct {
 	verdict Verdict
 	cell    string
-	more    string // how many others, in words
+	more    string // the number of other cells, in words
 	texts   []string
 }
 
-// entries are what there is to say, the worst first. Every cell that regressed is named; of others
-// that are alike, such as all that are missing, one.
+// entries returns the entries of a report, the worst first. Each cell that regressed has its own.
+// One entry stands for all other cells with the same findings, such as missing ones.
 func (r *Report) entries() []entry {
 	var list []entry
 	more := map[string]int{}
@@ -78,8 +78,7 @@ func (r *Report) entries() []entry {
 	return list
 }
 
-// WriteText writes the report for a terminal: the cells of which there is something to say, and the
-// verdict last.
+// WriteText writes the report for a terminal: the cells with findings, and the verdict last.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "baseline: %v\nrun:      %v\n\n", r.Baseline, r.Run)
@@ -98,7 +97,7 @@ func (r *Report) WriteText(w io.Writer) error {
 }
 
 // WriteMarkdown writes the report as a comment on a pull request: the verdict, and a table of the
-// cells of which there is something to say.
+// cells with findings.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**benchrun gate: %s**\n\n", r.summary())
@@ -120,7 +119,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// The types below are the JSON form, with null for what was not measured.
+// The types below are the JSON form. A number that was not measured is null.
 type jsonSide struct {
 	Dir     string     `json:"dir"`
 	Commit  run.Commit `json:"commit"`

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -183,7 +184,9 @@ func TestPaths(t *testing.T) {
 // A series is one kind of value: a share, if half of the runs that timed the cell know it.
 func TestChoose(t *testing.T) {
 	nan := math.NaN()
-	row := func(peak, bandwidth, ns float64) *run.Row { return &run.Row{Peak: peak, Bandwidth: bandwidth, Ns: ns} }
+	row := func(peak, bandwidth, ns float64) *run.Row {
+		return &run.Row{PeakShare: run.Stat{Mid: peak}, BandwidthShare: run.Stat{Mid: bandwidth}, Ns: run.Stat{Mid: ns}}
+	}
 	for _, c := range []struct {
 		rows   []*run.Row
 		by     string
@@ -207,7 +210,7 @@ func TestChoose(t *testing.T) {
 func TestLeastRuns(t *testing.T) {
 	m := &Machine{}
 	for n := range LeastRuns {
-		m.Runs = append(m.Runs, &run.Run{})
+		m.Runs = append(m.Runs, &Run{})
 		c := &Cell{}
 		for i := range n + 1 {
 			c.At, c.Values = append(c.At, i), append(c.Values, map[bool]float64{true: 1, false: 2}[i < (n+1)/2]+0.001*float64(i))
@@ -218,22 +221,71 @@ func TestLeastRuns(t *testing.T) {
 	}
 }
 
-// A folder without a run, and a run without its journal, are left out with a warning each.
+// TestReadStrays checks that folders without a run are skipped, and that a run without journal and
+// figures, and a journal without its run.json, are left out with a warning each.
 func TestReadStrays(t *testing.T) {
 	dir := t.TempDir()
 	for n := range 3 {
 		keep(t, filepath.Join(dir, "m"), n, runtest.Model{})
 	}
-	notes, journal := filepath.Join(dir, "m", "notes"), filepath.Join(dir, "m", "98", run.JournalFile)
-	if err := errors.Join(os.Mkdir(notes, 0o755), os.Remove(journal)); err != nil {
+	missing := []string{filepath.Join(dir, "m", "98", run.JournalFile), filepath.Join(dir, "m", "99", run.MetaFile)}
+	err := errors.Join(
+		os.MkdirAll(filepath.Join(dir, "m", "notes", "more"), 0o755),
+		os.Remove(missing[0]), os.Remove(filepath.Join(dir, "m", "98", run.CSVFile)),
+		os.Remove(missing[1]),
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 	machines, warnings, err := Read(dir)
-	if err != nil || len(machines) != 1 || len(machines[0].Runs) != 2 {
+	if err != nil || len(machines) != 1 || len(machines[0].Runs) != 1 {
 		t.Fatalf("got %+v, %v", machines, err)
 	}
-	if len(warnings) != 2 || !strings.Contains(warnings[0], journal) || !strings.Contains(warnings[1], filepath.Join(notes, run.MetaFile)) {
-		t.Errorf("warnings: %q", warnings)
+	if len(warnings) != 2 || !strings.Contains(warnings[0], missing[0]) || !strings.Contains(warnings[1], missing[1]) {
+		t.Errorf("got warnings %q, want one for each of %q", warnings, missing)
+	}
+}
+
+// TestReadFigures checks that runs are read from sweep.csv where that is all that is kept, in
+// folders of their own below a commit's too, and that the cells and their steps are those of the
+// journals.
+func TestReadFigures(t *testing.T) {
+	dir := made(t)
+	want, _, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 23 { // the newest keeps its journal
+		folder := filepath.Join(dir, "big", fmt.Sprintf("%02d", 99-n))
+		if err := os.Remove(filepath.Join(folder, run.JournalFile)); err != nil {
+			t.Fatal(err)
+		}
+		if n%2 == 0 {
+			continue
+		}
+		err := os.Mkdir(filepath.Join(folder, "night"), 0o755)
+		for _, name := range []string{run.MetaFile, run.CSVFile} {
+			err = errors.Join(err, os.Rename(filepath.Join(folder, name), filepath.Join(folder, "night", name)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, warnings, err := Read(dir)
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	if !reflect.DeepEqual(got[0].Cells, want[0].Cells) {
+		t.Errorf("got cells %+v, want %+v", got[0].Cells, want[0].Cells)
+	}
+	if night := filepath.Join("98", "night"); !strings.HasSuffix(got[0].Runs[1].Dir, night) {
+		t.Errorf("got run %s, want %s", got[0].Runs[1].Dir, night)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "big", "99", run.CSVFile), []byte("no columns\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Read(dir); err == nil || !strings.Contains(err.Error(), filepath.Join("99", run.CSVFile)) {
+		t.Errorf("damaged figures: %v", err)
 	}
 }
 

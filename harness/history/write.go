@@ -72,9 +72,6 @@ func (m *Machine) writeText(b *strings.Builder, all bool) {
 		for _, text := range r.Warnings {
 			fmt.Fprintf(b, "warning: %s\n", text)
 		}
-		if !r.Complete() {
-			fmt.Fprintf(b, "warning: %s: the run is not complete\n", r.Dir)
-		}
 	}
 	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	notes := m.Paths()

@@ -9,33 +9,36 @@ import (
 	"attnlab/harness/run"
 )
 
-// A Limit is what a probe of multiply-adds reaches on one thread, against the clock.
+// A Limit is the rate of a probe of multiply-adds on one thread, and the clock it ran at.
 type Limit struct {
 	Clock    float64 // cycles per second
-	PerCycle float64 // floating-point operations
-	Slots    float64 // instructions that the CPU begins in a cycle when it has nobody else to begin them for
-	Shared   float64 // part of the tries in which it began less than run.MinSlots of them, more than those in which the clock seemed as slow
-	Doubt    string  // why the probe is not to be trusted, "" if nothing speaks against it
+	PerCycle float64 // floating-point operations begun in a cycle
+	// Slots is the number of instructions that the CPU begins in a cycle for one thread alone.
+	Slots float64
+	// Shared is the share of the tries in which the CPU began less than run.MinSlots of Slots, less
+	// the share in which the clock seemed as slow. A sibling thread was busy then.
+	Shared float64
+	// Doubt says why the probe is not to be trusted, "" if it is.
+	Doubt string
 }
 
-// Tries of each probe are enough for Against: short ones, of which the best are those that nothing
-// disturbed.
+// Tries is the number of tries of each probe that Against needs: short ones, of which the best are
+// undisturbed.
 const Tries = 300
 
 const (
-	limitTime  = 25 * time.Microsecond // a CPU runs many of these between two interruptions
-	limitSlack = 0.02
+	limitTime  = 25 * time.Microsecond // of a try: many fit between two interruptions
+	limitSlack = 0.02                  // relative error of PerCycle that is not doubted
 )
 
-// Against holds a probe of multiply-adds on so many lanes, and one of how many instructions are
-// begun, against one of additions that wait for one another, a cycle each. All do so many rounds
-// and return the operations done. They run in turns, so many times, so that they meet the same
-// clock, and the best of each counts, for what disturbs a try makes it slow.
+// Against measures the clock by a chain of additions that each wait a cycle for the one before. It
+// compares two probes with it: multiply-adds on a number of lanes, and independent instructions.
+// Each probe does rounds and returns the operations done. The probes alternate, so that they run at
+// the same clock, and the best of the tries of each counts, since a disturbance makes a try slower.
 //
-// A CPU starts one, two or four multiply-adds in a cycle (four: Neoverse V1, Apple). A rate that is
-// none of these means that something else limited the probe, or that it ran at another clock, and
-// shares of such a peak say nothing. On one lane nothing is doubted: portable loops multiply, round
-// and add, which takes units that each CPU has in numbers of its own.
+// A CPU begins one, two or four vector multiply-adds in a cycle. At any other rate something else
+// limited the probe, or it ran at another clock, and a share of such a peak says nothing. One lane
+// is never in doubt: portable loops multiply, round and add, at a rate that differs between CPUs.
 func Against(lanes float64, peak, chain, slots func(rounds int) int64, tries int) Limit {
 	var flop float64
 	again := []func() float64{timed(peak), timed(chain), timed(slots)}
@@ -50,7 +53,7 @@ func Against(lanes float64, peak, chain, slots func(rounds int) int64, tries int
 	return l
 }
 
-// slow is the part of the rates that are less than one.
+// slow returns the share of the rates that are below a rate.
 func slow(rates []float64, than float64) float64 {
 	n := 0
 	for _, x := range rates {
@@ -61,8 +64,8 @@ func slow(rates []float64, than float64) float64 {
 	return float64(n) / float64(len(rates))
 }
 
-// Slots returns a measurement of how many instructions of this thread the CPU begins in a cycle
-// now, by so many readings of limitTime.
+// Slots returns a measurement of the instructions of this thread that the CPU begins in a cycle
+// now. It takes a number of readings of limitTime each.
 func Slots(chain, slots func(rounds int) int64, readings int) func() float64 {
 	clock, begins := timed(chain), timed(slots)
 	return func() float64 {
@@ -74,15 +77,16 @@ func Slots(chain, slots func(rounds int) int64, readings int) func() float64 {
 	}
 }
 
-// perCycle is how many instructions were begun in a cycle in all but the fourth part of short
-// readings that has the fewest: an interruption now and then does not count, and somebody who runs
-// on the same core for some of the time does.
+// perCycle returns the lower quartile of the instructions begun, over the median of the cycles. An
+// occasional interruption does not change it. A sibling thread that runs for a quarter of the time
+// does.
 func perCycle(begun, cycles []float64) float64 {
 	slices.Sort(begun)
 	slices.Sort(cycles)
 	return begun[len(begun)/4] / cycles[len(cycles)/2]
 }
 
+// limit returns the Limit of a rate at a clock, without its slots.
 func limit(lanes float64, flop, clock float64) Limit {
 	l := Limit{Clock: clock, PerCycle: flop / clock}
 	if lanes == 1 {
@@ -97,7 +101,7 @@ func limit(lanes float64, flop, clock float64) Limit {
 	return l
 }
 
-// timed returns a reading of a probe's rate, over as many rounds as take limitTime.
+// timed returns a function that reads a probe's rate, over as many rounds as take limitTime.
 func timed(probe func(rounds int) int64) func() float64 {
 	rounds := 1
 	return func() float64 {

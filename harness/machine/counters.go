@@ -2,20 +2,20 @@ package machine
 
 import "strings"
 
-// A Counter counts events of the CPU while a measurement lasts: for one thread those of the calling
-// thread, which must be locked to it, for more those of the whole process, the operating system's
-// own left out. The function it returns ends the counting and gives the counts by name; what could
-// not be counted, or only part of the time, is not among them.
+// A Counter counts events of the CPU while a measurement lasts, without those of the operating
+// system. It counts the calling thread, to which its goroutine must be locked, or for several
+// threads the whole process. The function it returns ends the counting and returns the counts by
+// name. An event that was not counted all the time is absent.
 type Counter func(threads int) (stop func() map[string]int64)
 
-// Names of the events that are counted where the CPU does: those of bench.txt, less "/op".
+// Names of events. In bench.txt they end in "/op".
 const (
 	Cycles       = "cycles"
 	Instructions = "instructions"
 	CacheMisses  = "cache-misses"
 )
 
-// DescribeCounters says for people what Counters found.
+// DescribeCounters formats the result of Counters for people.
 func DescribeCounters(names []string, err error) string {
 	if err != nil {
 		return "none: " + err.Error()

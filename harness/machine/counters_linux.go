@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// events are what is counted, by the kernel's numbers for them.
+// events are the events counted, with the kernel's numbers for them.
 var events = []struct {
 	name   string
 	config uint64
@@ -22,7 +22,7 @@ var events = []struct {
 	{CacheMisses, unix.PERF_COUNT_HW_CACHE_MISSES},
 }
 
-// A perf is the kernel's perf events, or what a test has in their place.
+// A perf is the kernel's interface to perf events, or a test's.
 type perf struct {
 	open   func(attr *unix.PerfEventAttr, thread int) (fd int, err error)
 	enable func(fd int) error
@@ -39,8 +39,7 @@ var kernelPerf = perf{
 	close:  unix.Close,
 }
 
-// Counters are the CPU's event counters, with the names of those that it has. The error says why
-// there are none.
+// Counters returns a counter of the CPU's events and their names. The error says why there is none.
 func Counters() (Counter, []string, error) { return kernelPerf.counters() }
 
 func (p perf) counters() (Counter, []string, error) {
@@ -61,7 +60,7 @@ func (p perf) counters() (Counter, []string, error) {
 	return func(threads int) func() map[string]int64 { return p.count(names, threads) }, names, nil
 }
 
-// why makes an error of the kernel's one that says what to do.
+// why returns an error that says what to do about one of the kernel.
 func why(err error) error {
 	switch {
 	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
@@ -75,7 +74,7 @@ func why(err error) error {
 	return fmt.Errorf("perf_event_open: %w", err)
 }
 
-// event opens a counter that does not count yet. Thread 0 is the calling one.
+// event opens a counter that does not count yet. Thread 0 is the calling thread.
 func (p perf) event(name string, thread int) (fd int, err error) {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_HARDWARE, Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING,
@@ -90,7 +89,7 @@ func (p perf) event(name string, thread int) (fd int, err error) {
 	return p.open(&attr, thread)
 }
 
-// count begins to count on one thread, or on all that the process has. Threads of a team are there
+// count begins to count on one thread, or on all threads of the process. A team has its threads
 // before it works.
 func (p perf) count(names []string, threads int) func() map[string]int64 {
 	on := []int{0}
@@ -104,7 +103,7 @@ func (p perf) count(names []string, threads int) func() map[string]int64 {
 			switch {
 			case err == nil:
 				opened[name] = append(opened[name], fd)
-			case !errors.Is(err, unix.ESRCH): // that thread has ended
+			case !errors.Is(err, unix.ESRCH): // ESRCH: the thread has ended
 				opened[name] = append(opened[name], -1)
 			}
 		}
@@ -128,8 +127,7 @@ func (p perf) count(names []string, threads int) func() map[string]int64 {
 	}
 }
 
-// sum reads and closes counters. ok is false if one did not count all the time that it was meant
-// to.
+// sum reads and closes counters. It reports false if one of them did not count all the time.
 func (p perf) sum(fds []int) (total int64, ok bool) {
 	ok = true
 	for _, fd := range fds {
@@ -150,7 +148,7 @@ func (p perf) sum(fds []int) (total int64, ok bool) {
 	return total, ok
 }
 
-// tasks are the threads of this process.
+// tasks returns the threads of this process.
 func tasks() (ids []int) {
 	entries, _ := os.ReadDir("/proc/self/task")
 	for _, e := range entries {

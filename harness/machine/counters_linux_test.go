@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A fakePerf has counters that give what they are told to, and remembers which are open.
+// A fakePerf has counters that read what its functions say, and remembers which are open.
 type fakePerf struct {
 	open    map[int]uint64 // the event, by descriptor
 	threads map[int]int
@@ -46,6 +46,7 @@ func (f *fakePerf) perf() perf {
 	}
 }
 
+// TestCounters checks the counts of one thread and of several, where some events are not counted.
 func TestCounters(t *testing.T) {
 	always := func(event uint64) (uint64, uint64, uint64) { return 100 + event, 9, 9 }
 	for _, c := range []struct {
@@ -103,7 +104,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// A machine that does not count says why.
+// TestNoCounters checks that the error says why nothing is counted.
 func TestNoCounters(t *testing.T) {
 	for errno, want := range map[syscall.Errno]string{
 		syscall.ENOENT: "not supported", syscall.EOPNOTSUPP: "not supported", syscall.EACCES: "perf_event_paranoid", syscall.EPERM: "perf_event_paranoid",
@@ -120,7 +121,7 @@ func TestNoCounters(t *testing.T) {
 	}
 }
 
-// What this machine counts, if anything, is counted.
+// TestCountersHere checks the counts of this machine, if it has any.
 func TestCountersHere(t *testing.T) {
 	count, names, err := Counters()
 	if err != nil {

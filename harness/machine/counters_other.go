@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// Counters are the CPU's event counters; not told here.
+// Counters returns an error: events are counted on Linux only.
 func Counters() (Counter, []string, error) {
 	return nil, nil, fmt.Errorf("not read on %s", runtime.GOOS)
 }

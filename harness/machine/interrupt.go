@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Interruptions are what a thread loses that does nothing but look at the clock: to ticks of the
-// system and of the hypervisor beneath it, and to other threads. What is measured loses that time,
-// and more: after each of them its caches are colder.
+// Interruptions are the gaps in the time of a thread that only reads the clock. Ticks of the system
+// and of its hypervisor, and other threads, make them. A measurement loses that time and more,
+// because its caches are colder after each of them.
 type Interruptions struct {
 	PerSecond float64
-	Typical   time.Duration // the median of their lengths
-	Lost      float64       // part of the time
+	Typical   time.Duration // median length
+	Lost      float64       // share of the time
 }
 
 const (
 	watchTime = 50 * time.Millisecond
-	leastGap  = 5 * time.Microsecond // between two looks at the clock, which take some tens of nanoseconds
+	leastGap  = 5 * time.Microsecond // between two readings, which themselves take far less
 )
 
-// Watch looks at the clock for watchTime.
+// Watch reads the clock for watchTime and returns its gaps.
 func Watch() Interruptions {
 	begun := time.Now()
 	return watch(func() time.Duration { return time.Since(begun) })
 }
 
 func watch(now func() time.Duration) Interruptions {
-	gaps := make([]time.Duration, 0, watchTime/leastGap) // there can be no more, so that the loop allocates nothing
+	gaps := make([]time.Duration, 0, watchTime/leastGap) // the most there can be
 	first := now()
 	last := first
 	for last-first < watchTime {
@@ -49,7 +49,7 @@ func watch(now func() time.Duration) Interruptions {
 	return Interruptions{float64(len(gaps)) / took.Seconds(), gaps[len(gaps)/2], lost.Seconds() / took.Seconds()}
 }
 
-// String says it in a line.
+// String formats the interruptions as one line.
 func (i Interruptions) String() string {
 	if i.PerSecond == 0 {
 		return "none"

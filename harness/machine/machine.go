@@ -1,5 +1,5 @@
-// Package machine says what this machine is and how quiet it is: the fingerprint of a run, the
-// memory there is, and what disturbs a measurement. What the system does not tell is absent, never
+// Package machine describes this machine and how quiet it is: the fingerprint of a run, available
+// memory, and what disturbs a measurement. A figure that the system does not tell is absent, never
 // 0.
 package machine
 
@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// Fingerprint describes this machine and this build. The instruction sets that run here are handed
-// in, portable first.
+// Fingerprint describes this machine and this build. Its argument is the instruction sets that run
+// here, portable first.
 func Fingerprint(isa []string) run.Fingerprint {
 	cpu := &cpuid.CPU
 	f := run.Fingerprint{

@@ -41,7 +41,7 @@ func system(f *run.Fingerprint) {
 	}
 }
 
-// word is the content of a one-line file, empty where there is none.
+// word returns the content of a one-line file, empty if it cannot be read.
 func word(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func word(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Field reads a line "name: n kB" of a file in /proc, in bytes.
+// Field returns the bytes of a line "name: n kB" of a file in /proc.
 func Field(path, name string) (int64, bool) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -66,7 +66,7 @@ func Field(path, name string) (int64, bool) {
 	return 0, false
 }
 
-// model is the processor's name where cpuid has none: most ARM machines.
+// model returns the processor's name from the system, for CPUs without cpuid.
 func model() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -89,8 +89,8 @@ func model() string {
 	return ""
 }
 
-// Available is the number of bytes that a new process may use without swapping, within the limit of
-// its container if there is one.
+// Available returns the bytes that a new process may use without swapping, within the limit of its
+// container if there is one.
 func Available() (int64, bool) {
 	n, ok := Field("/proc/meminfo", "MemAvailable")
 	for _, g := range []struct{ limit, used string }{
@@ -106,18 +106,19 @@ func Available() (int64, bool) {
 	return n, ok
 }
 
-// A Usage is a reading of how the processors have spent their time since the machine started, in
-// ticks.
+// A Usage is the time of all processors since the machine started, in ticks.
 type Usage struct{ Busy, Steal, Total uint64 }
 
-// ReadUsage reads it. ok is false where the system does not tell.
+// ReadUsage returns the usage so far; ok is false where the system does not tell.
 func ReadUsage() (u Usage, ok bool) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return u, false
 	}
 	line, _, _ := strings.Cut(string(b), "\n")
-	f := strings.Fields(line) // cpu user nice system idle iowait irq softirq steal guest guest_nice; guests are in user
+	// cpu user nice system idle iowait irq softirq steal guest guest_nice; user includes the
+	// guests.
+	f := strings.Fields(line)
 	if len(f) < 9 || f[0] != "cpu" {
 		return u, false
 	}
@@ -138,10 +139,10 @@ func ReadUsage() (u Usage, ok bool) {
 	return u, true
 }
 
-// Pressure is the part of the last minute in which some task waited for a CPU. ok is false where
-// the system does not tell.
+// Pressure returns the share of the last minute in which some task waited for a CPU; ok is false
+// where the system does not tell.
 func Pressure() (share float64, ok bool) {
-	for field := range strings.FieldsSeq(word("/proc/pressure/cpu")) { // some avg10=0.00 avg60=0.00 ...
+	for field := range strings.FieldsSeq(word("/proc/pressure/cpu")) { // some avg10=0 avg60=0 ...
 		if v, found := strings.CutPrefix(field, "avg60="); found {
 			percent, err := strconv.ParseFloat(v, 64)
 			return percent / 100, err == nil

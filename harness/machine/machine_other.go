@@ -6,15 +6,14 @@ import "attnlab/harness/run"
 
 func system(*run.Fingerprint) {}
 
-// Available is the number of bytes that a new process may use; not told here.
+// Available reports false: the bytes that a new process may use are read on Linux only.
 func Available() (int64, bool) { return 0, false }
 
-// A Usage is a reading of how the processors have spent their time since the machine started, in
-// ticks.
+// A Usage is the time of all processors since the machine started, in ticks.
 type Usage struct{ Busy, Steal, Total uint64 }
 
-// ReadUsage reads it; not told here.
+// ReadUsage reports false: the usage is read on Linux only.
 func ReadUsage() (Usage, bool) { return Usage{}, false }
 
-// Pressure is the part of the last minute in which some task waited for a CPU; not told here.
+// Pressure reports false: how tasks waited for a CPU is read on Linux only.
 func Pressure() (share float64, ok bool) { return 0, false }

@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// TestFingerprint checks that the fingerprint of this machine has what every system tells.
 func TestFingerprint(t *testing.T) {
 	f := Fingerprint([]string{"go", "best"})
 	if f.CPU == "" || f.CPUs < 1 || f.OS != runtime.GOOS || f.Arch != runtime.GOARCH || f.Go != runtime.Version() ||
@@ -27,6 +28,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
+// TestSystemFigures checks that the figures of the system are possible, and absent where unknown.
 func TestSystemFigures(t *testing.T) {
 	if n, ok := Available(); ok != (runtime.GOOS == "linux") || ok && n <= 0 {
 		t.Errorf("available memory %d, %v", n, ok)
@@ -41,6 +43,7 @@ func TestSystemFigures(t *testing.T) {
 	}
 }
 
+// TestUsage checks the shares of the time between two readings.
 func TestUsage(t *testing.T) {
 	a, b := Usage{Busy: 100, Steal: 10, Total: 1000}, Usage{Busy: 150, Steal: 12, Total: 1200}
 	if got := a.Stolen(b); got != 0.01 {
@@ -54,6 +57,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestDrift checks the median and the distance of deciles.
 func TestDrift(t *testing.T) {
 	var rates []float64
 	for i := range 101 {
@@ -71,6 +75,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
+// TestLimit checks which rates per cycle are in doubt.
 func TestLimit(t *testing.T) {
 	for _, c := range []struct {
 		lanes    float64
@@ -102,7 +107,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// A probe that does twice the additions in the same time makes two operations a cycle.
+// TestAgainst checks that a probe with twice the operations of the chain makes two in a cycle, and
+// that slots count the tries without a busy sibling thread.
 func TestAgainst(t *testing.T) {
 	spin := func(rounds int) int64 {
 		for begun := time.Now(); time.Since(begun) < time.Duration(rounds)*10*time.Microsecond; {
@@ -110,20 +116,20 @@ func TestAgainst(t *testing.T) {
 		return int64(rounds)
 	}
 	tries := 0
-	half := func(rounds int) int64 { // of the tries, somebody else takes three of the five that are begun in a cycle
+	half := func(rounds int) int64 { // a sibling thread takes 3 of 5 slots in every other try
 		if tries++; tries%2 == 0 {
 			return 2 * spin(rounds)
 		}
 		return 5 * spin(rounds)
 	}
 	l := Against(1, func(rounds int) int64 { return 2 * spin(rounds) }, spin, half, Tries)
-	if math.Abs(l.PerCycle-2) > 0.1 || l.Clock < 9e4 || l.Clock > 1e5 || math.Abs(l.Slots-5) > .25 {
+	if math.Abs(l.PerCycle-2) > 0.1 || l.Clock < 9e4 || l.Clock > 1e5 || math.Abs(l.Slots-5) > 0.25 {
 		t.Errorf("%+v", l)
 	}
 }
 
-// An interruption now and then does not count, and somebody who is there for a third of the time
-// does.
+// TestPerCycle checks that an occasional interruption does not count, and that a sibling thread
+// that is busy for a third of the time does.
 func TestPerCycle(t *testing.T) {
 	const n = 40
 	readings := func(rate float64, slowed int) []float64 {
@@ -141,7 +147,7 @@ func TestPerCycle(t *testing.T) {
 			t.Errorf("%v instructions a cycle, want %v", got, c.want)
 		}
 	}
-	if got := slow([]float64{6, 6, 3, 5.9}, 5.7); got != .25 {
+	if got := slow([]float64{6, 6, 3, 5.9}, 5.7); got != 0.25 {
 		t.Errorf("%v of the readings are slow, want a quarter", got)
 	}
 }

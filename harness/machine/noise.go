@@ -5,21 +5,23 @@ import (
 	"slices"
 )
 
-// Stolen is the part of the time between two readings in which the hypervisor ran somebody else.
-func (u Usage) Stolen(later Usage) float64 { return part(later.Steal-u.Steal, later.Total-u.Total) }
+// Stolen returns the share of the time between two readings in which the hypervisor ran another
+// machine.
+func (u Usage) Stolen(later Usage) float64 { return share(later.Steal-u.Steal, later.Total-u.Total) }
 
-// Load is the part of the time between two readings in which the processors were busy.
-func (u Usage) Load(later Usage) float64 { return part(later.Busy-u.Busy, later.Total-u.Total) }
+// Load returns the share of the time between two readings in which the processors were busy.
+func (u Usage) Load(later Usage) float64 { return share(later.Busy-u.Busy, later.Total-u.Total) }
 
-func part(n, of uint64) float64 {
+func share(n, of uint64) float64 {
 	if of == 0 {
 		return 0
 	}
 	return float64(n) / float64(of)
 }
 
-// Drift is how far readings of one rate lie apart, from the tenth part to the ninth, relative to
-// their median: the clock's wander, without the few readings that an interruption spoilt.
+// Drift returns the median of readings of one rate, and the distance of their first and last
+// deciles relative to it. Deciles show how the clock wanders and leave out the few interrupted
+// readings.
 func Drift(rates []float64) (median, spread float64) {
 	if len(rates) == 0 {
 		return 0, 0
@@ -30,5 +32,5 @@ func Drift(rates []float64) (median, spread float64) {
 	return median, (at(0.9) - at(0.1)) / median
 }
 
-// Percent formats a part of one.
+// Percent formats a share.
 func Percent(x float64) string { return fmt.Sprintf("%.3g %%", 100*x) }

@@ -19,8 +19,8 @@ type Instruction struct {
 	Text string
 }
 
-// Disassemble lists the instructions of a program in a range of addresses. It takes GNU objdump:
-// Go's own does not read AVX-512, nor programs without symbols, as go run makes them.
+// Disassemble lists the instructions of a program in a range of addresses. It needs GNU objdump,
+// since Go's objdump reads neither AVX-512 nor the programs without symbols that go run builds.
 func Disassemble(program string, from, to uint64) ([]Instruction, error) {
 	objdump, err := exec.LookPath("objdump")
 	if err != nil {
@@ -36,7 +36,7 @@ func Disassemble(program string, from, to uint64) ([]Instruction, error) {
 	return instructions(string(out)), nil
 }
 
-// instructions are the lines of objdump's output that are some: an address, a colon, a text.
+// instructions returns the lines of objdump's output that have an address, a colon and a text.
 func instructions(out string) []Instruction {
 	var list []Instruction
 	for line := range strings.Lines(out) {
@@ -49,11 +49,11 @@ func instructions(out string) []Instruction {
 	return list
 }
 
-// jump is a jump to an address, on amd64 or arm64, as objdump writes it.
+// jump matches a jump to an address, on amd64 or arm64, as objdump writes it.
 var jump = regexp.MustCompile(`^(?:j[a-z]+|b|b\.[a-z]+|cbn?z [wx]\d+,|tbn?z [wx]\d+, #\d+,) (?:0x)?([0-9a-f]+)(?: |$)`)
 
-// loop is the innermost range, from the target of a backward jump to the jump, in which at least
-// half of the samples fell; all instructions where there is none.
+// loop returns the innermost loop with at least half of the samples: the instructions from the
+// target of a backward jump to the jump. It returns all instructions if there is none.
 func loop(list []Instruction, spots []Spot) []Instruction {
 	if len(list) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func loop(list []Instruction, spots []Spot) []Instruction {
 	return best
 }
 
-// within counts the samples that fell on instructions.
+// within counts the samples at instructions.
 func within(spots []Spot, list []Instruction) (n int64) {
 	for _, s := range spots {
 		if s.Addr >= list[0].Addr && s.Addr <= list[len(list)-1].Addr {
@@ -88,9 +88,8 @@ func within(spots []Spot, list []Instruction) (n int64) {
 	return n
 }
 
-// WriteListing writes the hottest loop of a profile of this program, with the samples that fell on
-// each instruction. Where instructions cannot be had, it says why and writes source lines in their
-// place.
+// WriteListing writes the hottest loop of a profile of this program, with the samples at each
+// instruction. Without a disassembly it says why, and writes source lines instead.
 func (p *Profile) WriteListing(w io.Writer, program string) error {
 	out := bufio.NewWriter(w)
 	function, n := p.Hottest()
@@ -119,7 +118,7 @@ func (p *Profile) WriteListing(w io.Writer, program string) error {
 	return out.Flush()
 }
 
-// disassembly is that of a function of this program, in which an address lies.
+// disassembly returns the instructions of a function of this program, which has the address addr.
 func disassembly(program, function string, addr uint64) ([]Instruction, error) {
 	from, to, ok := extent(function, addr)
 	if !ok {
@@ -132,14 +131,14 @@ func disassembly(program, function string, addr uint64) ([]Instruction, error) {
 	return list, err
 }
 
-// extent is where a function lies in the memory of this process.
+// extent returns the addresses of a function in the memory of this process.
 func extent(function string, addr uint64) (from, to uint64, ok bool) {
 	f := runtime.FuncForPC(uintptr(addr))
 	if f == nil {
 		return 0, 0, false
 	}
 	entry := f.Entry()
-	if runtime.FuncForPC(entry).Name() != function { // f itself may be one that was inlined
+	if runtime.FuncForPC(entry).Name() != function { // f itself may be an inlined function
 		return 0, 0, false
 	}
 	end := uintptr(addr)
@@ -151,6 +150,7 @@ func extent(function string, addr uint64) (from, to uint64, ok bool) {
 	}
 }
 
+// writeInstructions writes each instruction with its samples.
 func writeInstructions(out io.Writer, list []Instruction, spots []Spot) {
 	at := map[uint64]int64{}
 	for _, s := range spots {
@@ -166,8 +166,8 @@ func writeInstructions(out io.Writer, list []Instruction, spots []Spot) {
 	}
 }
 
-// writeLines writes samples by address with the source line of each: of assembly, that is the
-// instruction.
+// writeLines writes the samples at each address with its source line, which is the instruction
+// itself in assembly.
 func writeLines(out io.Writer, spots []Spot) {
 	fmt.Fprint(out, "samples   address  line\n")
 	for _, s := range spots {

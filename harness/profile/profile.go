@@ -1,11 +1,11 @@
-// Package profile says where the time of a point goes: it reads the CPU profiles that a worker
-// makes, and lists the loop in which most samples fell, instruction by instruction.
+// Package profile reports where the time of a point goes. It reads the CPU profile that a worker
+// makes, and lists the loop with most samples, instruction by instruction.
 //
-// A profile is a file of the form that go tool pprof reads: gzip around a protocol buffer
-// (perftools.profiles.Profile). Of it this package reads the samples' innermost addresses, which
-// name instructions also where the loop is assembly. A sample stands at the instruction that was
-// next when the timer struck, which on a CPU that works on many at once is often one that waited
-// for an earlier one, and not the earlier one itself.
+// A profile is a file that go tool pprof reads: gzip around a protocol buffer
+// (perftools.profiles.Profile). This package reads the innermost address of each sample, which
+// names an instruction even in assembly. That is the instruction that was next when the timer
+// fired. On a CPU that executes out of order it is often one that waited for the slow instruction,
+// and not the slow one itself.
 package profile
 
 import (
@@ -19,22 +19,22 @@ import (
 	"slices"
 )
 
-// A Profile is where samples fell.
+// A Profile counts samples by address.
 type Profile struct {
 	Samples int64
 	Spots   []Spot // in order of address
 }
 
-// A Spot is an address at which samples fell.
+// A Spot is an address with samples.
 type Spot struct {
 	Addr     uint64
 	Samples  int64
-	Function string // that the address lies in, whatever was inlined there
-	File     string // of the line that the instruction is of
+	Function string // the function at the address; not one inlined there
+	File     string // of the instruction's source line
 	Line     int64
 }
 
-// Numbers of the fields that are read, by message.
+// Numbers of the protocol buffer's fields that are read, by message.
 const (
 	profileSample, profileLocation, profileFunction, profileString = 2, 4, 5, 6
 	sampleLocation, sampleValue                                    = 1, 2
@@ -45,7 +45,7 @@ const (
 
 type location struct {
 	addr         uint64
-	inner, outer uint64 // functions: of the source line, and of the code it was inlined into
+	inner, outer uint64 // functions: of the source line, and the one it is inlined into
 	line         int64
 }
 
@@ -108,7 +108,7 @@ func parse(data []byte) (*Profile, error) {
 	return p, nil
 }
 
-// Hottest is the function in which most samples fell, and how many; of several, the first by name.
+// Hottest returns the function with most samples, and their number; of several, the first by name.
 func (p *Profile) Hottest() (function string, samples int64) {
 	in := map[string]int64{}
 	for _, s := range p.Spots {
@@ -168,7 +168,7 @@ func fields(b []byte, f func(field) error) error {
 	return nil
 }
 
-// first is the first of a repeated number, packed or not.
+// first returns the first of a repeated number, packed or not.
 func (f field) first() uint64 {
 	if f.bytes == nil {
 		return f.value
@@ -177,7 +177,7 @@ func (f field) first() uint64 {
 	return x
 }
 
-// sample is the innermost location, and how many samples fell there.
+// sample returns the innermost location and the number of samples there.
 func (f field) sample() (where uint64, n int64, err error) {
 	seen := map[int]bool{}
 	err = fields(f.bytes, func(f field) error {

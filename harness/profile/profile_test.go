@@ -31,7 +31,7 @@ func burn(n int) float64 {
 	return x
 }
 
-// burnt is a profile of this process while it does nothing but burn.
+// burnt is a profile of this process while it only runs burn.
 var burnt = sync.OnceValue(func() []byte {
 	var out bytes.Buffer
 	if pprof.StartCPUProfile(&out) != nil {
@@ -56,6 +56,7 @@ func parsed(t *testing.T) *Profile {
 	return p
 }
 
+// TestParse checks a profile of this process against its function.
 func TestParse(t *testing.T) {
 	p := parsed(t)
 	name, n := p.Hottest()
@@ -74,7 +75,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What is cut or garbled is an error or another profile, and never a panic.
+// TestParseDamaged checks that a cut or garbled profile is an error or another profile, never a
+// panic.
 func TestParseDamaged(t *testing.T) {
 	z, err := gzip.NewReader(bytes.NewReader(burnt()))
 	if err != nil {
@@ -107,6 +109,7 @@ func TestParseDamaged(t *testing.T) {
 	}
 }
 
+// TestInstructions checks which lines of objdump's output are instructions.
 func TestInstructions(t *testing.T) {
 	got := instructions(`
 /tmp/x:     file format elf64-x86-64
@@ -124,6 +127,7 @@ Disassembly of section .text:
 	}
 }
 
+// TestLoop checks which loop is listed.
 func TestLoop(t *testing.T) {
 	list := func(texts ...string) []Instruction {
 		var l []Instruction
@@ -132,7 +136,7 @@ func TestLoop(t *testing.T) {
 		}
 		return l
 	}
-	nested := list("mov", "mov", "add", "jne 12 <f+0x2>", "sub", "jl 0x11", "ret") // 11..15 around 12..13
+	nested := list("mov", "mov", "add", "jne 12 <f+0x2>", "sub", "jl 0x11", "ret")
 	for _, c := range []struct {
 		what     string
 		list     []Instruction
@@ -159,7 +163,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// Listed samples are those of the profile, at instructions that are there.
+// TestListing checks that the listing has the samples of the profile, at existing instructions.
 func TestListing(t *testing.T) {
 	self, p := processtest.Self(t), parsed(t)
 	if _, err := exec.LookPath("objdump"); err != nil {
@@ -190,8 +194,8 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// Without objdump, and for addresses of another program, there are lines of source, and it is said
-// why.
+// TestListingWithoutInstructions checks that a listing without objdump, or of another program, says
+// why and has source lines.
 func TestListingWithoutInstructions(t *testing.T) {
 	p := parsed(t)
 	t.Setenv("PATH", "")

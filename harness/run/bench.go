@@ -8,8 +8,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// units of bench.txt: which way is better, and which figures are exact, so that a single byte more
-// is a difference and no statistics is asked.
+// units holds the units of bench.txt whose better direction is known. Exact figures are compared
+// without statistics: a single byte more is a difference.
 var units = [...]struct {
 	unit, better string
 	exact        bool
@@ -25,16 +25,17 @@ var units = [...]struct {
 	{unit: "%attention-peak", better: "higher"},
 }
 
-// WriteBench writes every sample in the Go benchmark format, point by point. Configuration is what
-// go test prints of the machine for BenchmarkAttention in package kernels, so that both kinds of
-// file compare with each other; nothing in it changes from run to run, since benchstat makes a
-// table of its own for each configuration.
+// WriteBench writes every sample in the Go benchmark format, point by point.
 //
-// What the CPU counted has no direction: more instructions may well take less time. Neither have
-// the parts of a layer's time that attention and products take, %attention and %products.
+// The configuration lines are the ones that go test prints for BenchmarkAttention in package
+// kernels, so that the two kinds of file can be compared. They do not change from run to run, since
+// benchstat makes one table for each configuration.
 //
-// Exact figures stand on every line of a point. Peak memory was measured once, so it stands on the
-// first line alone.
+// What the CPU counted has no better direction: more instructions may take less time. The shares of
+// a layer's time, %attention and %products, have none either.
+//
+// Exact figures are on every line of a point. Peak memory is measured once, so it is on the first
+// line alone.
 func (r *Run) WriteBench(w io.Writer) error {
 	out := benchfmt.NewWriter(w)
 	for _, u := range units {
@@ -96,7 +97,7 @@ func (c *Cell) writeBench(out *benchfmt.Writer, config []benchfmt.Config) error 
 			add(float64(c.Point.Tokens())/ns*1e9, "tokens/s")
 			add(100*float64(v.Attention)/float64(v.Wall), "%attention")
 			add(100*float64(v.Products)/float64(v.Wall), "%products")
-			if share, ok := c.attentionPeak(v); ok && !v.Dropped {
+			if share, ok := c.attentionShare(v); ok && !v.Dropped {
 				add(100*share, "%attention-peak")
 			}
 		}

@@ -1,13 +1,15 @@
 package run
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 )
 
-// Copy makes dir hold this run: its journal and run.json, of which the rest of a folder is made.
-// What dir held of another run goes; at every moment it reads as that run, as none, or as this one.
+// Copy copies the run to dir: its journal and run.json, and the rows of the journal as sweep.csv. A
+// run that dir held before is removed. At every moment dir reads as the old run, as no run, or as
+// this one.
 func (r *Run) Copy(dir string) (err error) {
 	if err := makeFolder(dir); err != nil {
 		return fmt.Errorf("run folder: %w", err)
@@ -29,18 +31,25 @@ func (r *Run) Copy(dir string) (err error) {
 			}
 		}
 	}()
-	// Without run.json a folder is not a run: it goes first and comes last.
+	// A folder without run.json is not a run, so run.json is removed first and written last.
 	old := []string{MetaFile, BenchFile, CSVFile}
-	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err == nil { // in a folder without a run, plots are somebody else's
+	// Plots in a folder without a run belong to another program.
+	if _, err := os.Stat(filepath.Join(dir, JournalFile)); err == nil {
 		old = append(old, HTMLFile, ReportFile, PlotsDir, ProfilesDir)
 	}
 	for _, name := range old {
 		steps = append(steps, func() error { return os.RemoveAll(filepath.Join(dir, name)) })
 	}
-	for _, name := range []string{JournalFile, MetaFile} {
-		data, err := os.ReadFile(filepath.Join(r.Dir, name))
-		if err != nil {
-			return err
+	var rows bytes.Buffer
+	if err := WriteCSV(&rows, r.Rows()); err != nil {
+		return err
+	}
+	for _, name := range []string{JournalFile, CSVFile, MetaFile} {
+		data := rows.Bytes()
+		if name != CSVFile {
+			if data, err = os.ReadFile(filepath.Join(r.Dir, name)); err != nil {
+				return err
+			}
 		}
 		path := filepath.Join(dir, name)
 		beside, err := stage(path, data)

@@ -8,19 +8,22 @@ import (
 	"attnlab/harness/stats"
 )
 
-// A Cost is the speed of a point over that of a plainer one in the same run: one that differs from
-// it in one respect, and does without it in that.
+// A Cost is the speed of a point over that of a plainer point of the same run, which lacks one
+// thing that the point has.
 type Cost struct {
-	What          string // the respect, as in "alibi" or "store int8"
-	Point, Plain  Point
-	Speed, Lo, Hi float64 // median of the ratios, one a round that visited both, and its interval
-	Rounds        int
+	What         string // what the plainer point lacks, as in "alibi" or "store int8"
+	Point, Plain Point
+	Rounds       int // that visited both points
+
+	// Speed is the median of the ratios, one for each round. Its interval is from Lo to Hi.
+	Speed, Lo, Hi float64
 }
 
-// Costs compares each measured point with the plainer ones of the run. A ratio is of floating-point
-// operations in visible pairs a second, each over what its own probes reached, so that a round
-// which the machine slowed down counts for no less; decode points, whose operands in memory are of
-// different sizes, are compared by time alone.
+// Costs compares each measured point with the plainer points of the run.
+//
+// A speed is floating-point operations in visible pairs per second, over what the sample's own
+// probes reached. So a round that the machine slowed down counts no less. Decode points are
+// compared by time alone, because their operands in memory have different sizes.
 func (r *Run) Costs() []Cost {
 	var list []Cost
 	for _, c := range r.Cells {
@@ -30,14 +33,16 @@ func (r *Run) Costs() []Cost {
 				continue
 			}
 			if s := stats.Summarise(speeds(c, plain)); s.N > 0 {
-				list = append(list, Cost{way.without, c.Point, way.point, s.Median, finite(s.Lo), finite(s.Hi), s.N})
+				list = append(list, Cost{
+					What: way.without, Point: c.Point, Plain: way.point, Rounds: s.N, Speed: s.Median, Lo: finite(s.Lo), Hi: finite(s.Hi),
+				})
 			}
 		}
 	}
 	return list
 }
 
-// speeds are the speeds of a cell over those of another, round by round.
+// speeds returns the speeds of a cell over those of a plainer one, round by round.
 func speeds(c, plain *Cell) []float64 {
 	rounds := map[int]float64{}
 	for i := range plain.Visits {
@@ -53,8 +58,8 @@ func speeds(c, plain *Cell) []float64 {
 	return ratios
 }
 
-// speed is the rate of one sample in floating-point operations, over that of its probes where these
-// count the same. It is 0 where it is not known.
+// speed returns the rate of one sample in floating-point operations, over the rate of its probes if
+// they count the same. It is 0 if that is unknown.
 func (c *Cell) speed(v *Visit) float64 {
 	if v.Unit == ProbeFlop {
 		if s, ok := c.sample(v); ok {
@@ -65,15 +70,15 @@ func (c *Cell) speed(v *Visit) float64 {
 	return float64(c.Flop) * float64(v.Calls) / c.judged(v)
 }
 
-// A plainerPoint is a point and what it is without.
+// A plainerPoint is a point that another one is measured against, and what it lacks.
 type plainerPoint struct {
 	point   Point
 	without string
 }
 
-// plainer lists the points that a point is measured against: without features, without a type,
-// without pages, without groups of heads, without a window. A ragged batch is measured against its
-// sequences one by one.
+// plainer lists the points that a point is measured against: without features, with float32 keys
+// and values, without pages, with as many key heads as query heads, without a window. A ragged
+// batch is measured against its sequences one by one.
 func (p Point) plainer() []plainerPoint {
 	var list []plainerPoint
 	add := func(without string, change func(q *Point)) {

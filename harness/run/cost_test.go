@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a point is measured against differs from it in one respect.
+// TestPlainer checks which points a point is measured against: each differs from it in one thing.
 func TestPlainer(t *testing.T) {
 	for _, c := range []struct {
 		point Point
@@ -44,8 +44,8 @@ func TestPlainer(t *testing.T) {
 	}
 }
 
-// Rounds are compared one by one: what slows the machine down in one of them slows down both points
-// and their probes.
+// TestCosts checks that rounds are compared one by one, so that a slow round, which slows down both
+// points and their probes, does not change the cost.
 func TestCosts(t *testing.T) {
 	r := newRun("", Meta{})
 	plan := func(p Point, flop int64) string {
@@ -63,7 +63,7 @@ func TestCosts(t *testing.T) {
 		visit(plain, round, 100*slow, 1e9/float64(slow), ProbeFlop)
 		visit(half, round, 80*slow, 1e9/float64(slow), ProbeFlop)
 	}
-	visit(half, 7, 1, 1e9, ProbeFlop) // a round that did not come to the other point
+	visit(half, 7, 1, 1e9, ProbeFlop) // a round without the other point
 	decode, typed := plan(Point{SeqQ: 1}, 1000), plan(Point{SeqQ: 1, Store: "f16"}, 1000)
 	for round := range 2 {
 		visit(decode, round, 100, 1e9, ProbeBytes)

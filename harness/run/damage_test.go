@@ -19,7 +19,7 @@ import (
 
 var damageFull = flag.Bool("damage-full", false, "damage journals 2,800 times instead of 280")
 
-// A damage is one way to spoil a journal.
+// A damage is one way to damage a journal.
 type damage struct {
 	name string
 	n    int // how often, with -damage-full
@@ -66,14 +66,14 @@ var damages = []damage{
 	}},
 }
 
-// A damaged is a run whose journal is spoilt again and again.
+// A damaged is a run whose journal is damaged again and again.
 type damaged struct {
 	dir    string
 	lines  [][]byte
-	states []*run.Run // after so many lines
+	states []*run.Run // states[n] is the run after n lines
 }
 
-// newDamaged makes a run of two sessions, each of which came to its end.
+// newDamaged makes a run of two sessions, both of which ended.
 func newDamaged(t *testing.T) *damaged {
 	t.Helper()
 	d := &damaged{dir: filepath.Join(t.TempDir(), "r")}
@@ -97,7 +97,7 @@ func newDamaged(t *testing.T) *damaged {
 	return d
 }
 
-// read takes the journal as it is for the undamaged one.
+// read reads the journal as the undamaged one.
 func (d *damaged) read(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(d.path())
@@ -126,7 +126,7 @@ func (d *damaged) write(t *testing.T, data []byte) {
 	}
 }
 
-// What reading a damaged journal came to.
+// Outcomes of reading a damaged journal.
 const (
 	refused = "an error that names the line"
 	cut     = "the lines before, and a warning"
@@ -134,8 +134,7 @@ const (
 	silent  = "changed rows"
 )
 
-// judge reads a damaged journal. Whatever is not one of the first three outcomes is silent; why
-// says how.
+// judge reads a damaged journal. If the outcome is silent, why says what was wrong.
 func (d *damaged) judge(data []byte) (outcome, why string) {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	tail := lines[len(lines)-1] // without a newline
@@ -170,10 +169,10 @@ func (d *damaged) judge(data []byte) (outcome, why string) {
 
 var damagedLine = regexp.MustCompile(`journal\.jsonl:([0-9]+): damaged: .+; restore the folder from a copy, or .+`)
 
-// TestDamage checks that no damage to a journal changes rows without a word: reading it is an error
-// that names the first damaged line, or gives what the lines before the damage say. Only lines at
-// the end can be missing without an error, and such a run is read as the one that had these lines;
-// resumed, it has no other.
+// TestDamage checks that no damage to a journal changes rows silently. Reading it is an error that
+// names the first damaged line, or gives what the lines before the damage say. Only lines at the
+// end can be missing without an error: such a run is read, and resumed, as the run of the lines
+// before.
 func TestDamage(t *testing.T) {
 	d := newDamaged(t)
 	for n, r := range d.states {
@@ -201,8 +200,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// resume demands that a damaged journal is not resumed, and any other is, from its last whole
-// line.
+// resume checks that a refused journal is not resumed, and that any other is resumed from its last
+// whole line.
 func (d *damaged) resume(t *testing.T, kind string, refused bool) {
 	t.Helper()
 	was, _ := run.Load(d.dir)
@@ -224,8 +223,8 @@ func (d *damaged) resume(t *testing.T, kind string, refused bool) {
 	}
 }
 
-// TestDamageWithoutSums checks that TestDamage would find rows that change: they do in version 1,
-// whose lines have no sums.
+// TestDamageWithoutSums checks that TestDamage can fail: rows do change in version 1, whose lines
+// have no sums.
 func TestDamageWithoutSums(t *testing.T) {
 	d := newDamaged(t)
 	d.write(t, regexp.MustCompile(`,"sum":"[0-9a-f]*"}`).ReplaceAll(bytes.Join(d.lines, nil), []byte("}")))

@@ -1,47 +1,74 @@
-// Package run is what a run of the lab is: its points, the journal that records what happened to
-// each, and the reduction of that journal to rows and samples.
+// Package run defines the run folder: the points of a run, the journal that records what happened
+// to each of them, and the files that are derived from the journal.
 //
-// # A run folder
+// # Files of a run folder
 //
 //	run.json        Meta: machine, commit, flags, seed, noise, paths of kernels
-//	journal.jsonl   the truth: one Record a line, appended and fsynced
-//	bench.txt       every sample in the Go benchmark format   } projections, rewritten
-//	sweep.csv       one Row a point                           } from the two above
+//	journal.jsonl   one Record a line, appended and synced to the disk; everything else is derived
+//	sweep.csv       one Row a point, derived from the journal
+//	bench.txt       every sample in the Go benchmark format, derived from the journal
 //
-// run.json is on the disk before the journal has its first line, so that whatever ends a run leaves
-// one that can be read. A run that was ended before that left an empty journal, and the same
-// command begins it again.
+// run.json is on the disk before the first line of the journal is. So a process that is killed
+// leaves a folder that can be read. If it is killed before its first record, the journal is empty,
+// and the same command begins the run again.
 //
-// # The journal, version 2
+// # Points and axes
 //
-// A line is a JSON object: a record, and a sum that chains it to the line before.
+// A Point identifies a cell of a sweep. Each of its fields is an axis. The table of axes (Axes)
+// holds all that the lab knows of an axis: its column in sweep.csv, its key in names, its flag, its
+// default and its values. Adding an axis takes a field of Point and a row of the table.
 //
-//	{"end":{"reason":"all samples are taken","complete":true,"time":"2026-11-28T18:00:00Z"},"sum":"3c9d2b5e8f01a746"}
+// # The journal
 //
-// The sum is the first 16 hexadecimal digits of the SHA-256 of two strings, one after the other:
-// the sum of the line before, which is empty for the first line, and this line's bytes up to
-// ,"sum". So a line that was changed, lost, doubled or moved is found, and the error names it:
+// This is version 2. A line is a JSON object: a record, and a sum that chains it to the line
+// before.
 //
-//	printf '%s%s' "$sum_of_line_6" "$(sed -n 's/,"sum":"[0-9a-f]*"}$//;7p' journal.jsonl)" | sha256sum | head -c 16
+//	{"end":{"reason":"budget spent","complete":true,"time":"2026-11-28T18:00:00Z"},
+//	 "sum":"3c9d2b5e8f01a746"}
 //
-// A line is whole when its newline is there. A run that was killed may have left a cut last line,
-// which is dropped with a warning; every other damage is an error. Lines that are missing at the
-// end leave what an interrupted run leaves: true rows, and no End that says Complete, which every
-// report of it mentions.
+// (This line, and the one below, are broken here to fit.) The kinds of records, and how many there
+// are:
 //
-// A point is planned once, and visited once a round. Its plan has the path of its kernel, which
-// names the choices that change the kernel's bits (attn.Tuned):
+//	plan     once a point, before its other records: the point, its work, its kernel's path
+//	visit    once a point and round: one sample, between two probes of the machine
+//	verify   error of the point's output; the latest counts
+//	memory   scratch, peak memory and allocations; the latest counts
+//	skip     why the point was not run
+//	fail     why the point gave no number; the first counts
+//	end      the end of a session; a run that was resumed has several
 //
-//	{"plan":{"point":{"kernel":"flash","isa":"avx512",...},"group":"Attention/...","path":"exp=reduced,prescaled","flop":4194304,"bytes":65536},"sum":"..."}
+// # Sums
 //
-// run.json has the paths of all kernels of the run:
+// The sum of a line is the first 16 hexadecimal digits of a SHA-256. It hashes the sum of the line
+// before (nothing for the first line), followed by this line's bytes up to ,"sum". This computes
+// the sum of line 7:
+//
+//	printf '%s%s' "$sum_of_line_6" \
+//	    "$(sed -n 's/,"sum":"[0-9a-f]*"}$//;7p' journal.jsonl)" | sha256sum | head -c 16
+//
+// So reading finds each line that was changed, lost, doubled or moved, and the error names it. Two
+// kinds of damage are no errors:
+//
+//   - A last line without a newline, as a killed process leaves it, is dropped with a warning.
+//   - Lines missing at the end leave the journal of an interrupted run. Its rows are true, and
+//     reports mention that it has no end.
+//
+// # Paths of kernels
+//
+// The path of a kernel names the choices that change its bits (attn.Tuned). A plan has the path of
+// its kernel, and run.json has the paths of all kernels:
+//
+//	{"plan":{"point":{"kernel":"flash","isa":"avx512",...},"group":"Attention/...",
+//	 "path":"exp=reduced,prescaled","flop":4194304,"bytes":65536},"sum":"..."}
 //
 //	"paths": {"flash/avx512": "exp=reduced,prescaled"}
 //
-// A kernel without an entry has no choices, or the run is older than paths: it is compared with any
-// path. Where two runs name different paths of a kernel, ab, compare, gate and history treat it as
-// two kernels. A run whose kernels name other paths than when it was begun is not resumed.
+// If two runs have different paths of a kernel, ab, compare, gate and history treat it as two
+// kernels. A run is not resumed if a path has changed since it began. A kernel without a path has
+// no choices, or its run is older than paths: it is compared with any path.
 //
-// Version 1 has no sums. It is read, but not resumed; a second visit of one point in one round is a
-// warning there, because comparisons that were resumed have such.
+// # Version 1
+//
+// Version 1 has no sums. It is read, but not resumed. A point with two visits in one round is a
+// warning there and an error in version 2: resumed comparisons of version 1 have such points.
 package run

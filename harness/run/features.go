@@ -10,40 +10,39 @@ import (
 	"attnlab/attn"
 )
 
-// A feature is one entry of a point's list of features and what it changes in a problem.
+// A feature is one entry of a point's list of features.
 type feature struct {
-	name  string                // with an argument, it ends in a colon
+	name  string                // ends in a colon if the feature has an argument
 	takes string                // the argument, in messages
-	slot  string                // of several features for one slot a list holds one
-	of    func(op attn.Op) bool // whether an operation has the feature
+	slot  string                // a list holds one feature of each slot
+	of    func(op attn.Op) bool // reports whether an operation has the feature
 	apply func(q *attn.Problem, arg string) (arrangement, error)
 	arg   string
 }
 
-// An arrangement is what a feature does to the operands of a call, besides what the problem says.
-// Most features do nothing.
+// An arrangement changes the operands of a call as a feature demands. Most features need none: the
+// problem says all of them.
 type arrangement func(q *attn.Problem, a *attn.Args)
 
-// String is the feature as it is written, with its argument.
+// String returns the feature as it is written, with its argument.
 func (f *feature) String() string { return f.name + f.arg }
 
-// Slots of features of which a list holds one. That of the feature map is never empty where the op
-// has feature maps.
+// Slots that several features share. If the op has feature maps, every list holds one of them.
 const (
 	mapSlot    = "feature map"
 	bitmapSlot = "bitmap"
 	raggedSlot = "ragged"
 )
 
-// taken returns for which operations a problem may ask for an ability.
+// taken returns a function that reports whether a problem of an operation may need an ability.
 func taken(need attn.Needs) func(attn.Op) bool {
 	return func(op attn.Op) bool { return op.Takes()&need != 0 }
 }
 
-// ofLinear is for features that set the fields of attn.Linear.
+// ofLinear reports whether an operation has the features that set fields of attn.Linear.
 func ofLinear(op attn.Op) bool { return op == attn.OpLinear }
 
-// features are in the order in which a point lists them.
+// features is in the order in which a point lists them.
 var features = [...]feature{
 	{name: "elu+1", slot: mapSlot, of: ofLinear, apply: featureMap(attn.EluPlusOne)},
 	{name: "relu+1", slot: mapSlot, of: ofLinear, apply: featureMap(attn.ReluPlusOne)},
@@ -80,7 +79,7 @@ var features = [...]feature{
 	{name: "scores", of: taken(attn.NeedScores), apply: want(attn.WantScores)},
 }
 
-// plain is a feature that a problem says all of.
+// plain returns the apply of a feature that needs no arrangement.
 func plain(set func(q *attn.Problem)) func(*attn.Problem, string) (arrangement, error) {
 	return func(q *attn.Problem, _ string) (arrangement, error) { set(q); return nil, nil }
 }
@@ -124,8 +123,7 @@ func temperature(q *attn.Problem, arg string) (arrangement, error) {
 	return positive(func(q *attn.Problem) *float64 { return &q.Score.Temp })(q, arg)
 }
 
-// An OtherOpError is about a feature that the point's kind of attention does not have, and another
-// does.
+// An OtherOpError reports a feature that the point's kind of attention lacks and another kind has.
 type OtherOpError struct{ Features, Op, Feature, has string }
 
 func (e *OtherOpError) Error() string {
@@ -135,8 +133,8 @@ func (e *OtherOpError) Error() string {
 	return fmt.Sprintf("features %q: op %s has no %s; it has %s", e.Features, e.Op, e.Feature, e.has)
 }
 
-// splitFeatures reads a list of features, in any order, and returns it in the order of the table.
-// Names may hold a + of their own.
+// splitFeatures reads a list of features in any order, and returns it in the order of the table. A
+// name may contain a +, as elu+1 does.
 func splitFeatures(op, s string) ([]feature, error) {
 	o, err := attn.OpByName(op)
 	if err != nil {
@@ -198,8 +196,8 @@ func featureNames(op attn.Op) string {
 	return strings.Join(s, " ")
 }
 
-// orderFeatures is the one spelling of a list. A point whose op has feature maps names one, elu+1
-// if nothing else.
+// orderFeatures returns the one spelling of a list. If the op has feature maps and the list has
+// none, elu+1 is added.
 func orderFeatures(op, s string) (string, error) {
 	list, err := splitFeatures(op, s)
 	if err != nil {

@@ -27,41 +27,59 @@ type Record struct {
 	End    *End    `json:"end,omitempty"`
 }
 
-// A Plan announces a point, with the work that one call of it asks for. Every point is planned
-// once, before anything else is said of it.
+// A Plan announces a point, with the work of one call. Every point is planned once, before its
+// other records.
 type Plan struct {
 	Point Point  `json:"point"`
 	Group string `json:"group"`          // Point.Group; Append sets it
-	Path  string `json:"path,omitempty"` // of the kernel, as Meta.Paths has it; Append sets it
+	Path  string `json:"path,omitempty"` // of the kernel, from Meta.Paths; Append sets it
 	Flop  int64  `json:"flop"`
 	Bytes int64  `json:"bytes"`
 }
 
-// A Visit is one sample of a point: so many calls timed together, between two probes of the
-// machine.
+// A Visit is one sample of a point: Calls calls, timed together between two probes of the machine.
 type Visit struct {
-	Point   string  `json:"point"` // Point.Name, in every record
-	Round   int     `json:"round"` // a point has one visit a round
-	Calls   int     `json:"calls"`
-	Wall    int64   `json:"wall_ns"`           // of all calls together
-	CPU     int64   `json:"cpu_ns,omitempty"`  // of the timing thread; 0 is unknown
-	Before  float64 `json:"before,omitempty"`  // what the probe reached just before; 0 is no probe
-	After   float64 `json:"after,omitempty"`   // and just after
-	Unit    string  `json:"unit,omitempty"`    // of the probes: ProbeFlop or ProbeBytes
-	Dropped bool    `json:"dropped,omitempty"` // the probes disagree: the sample does not enter peak_frac
-	Slots   float64 `json:"slots,omitempty"`   // instructions that the CPU began in a cycle, before or after, whichever was less; 0 is unknown
-	Again   int     `json:"again,omitempty"`   // so many samples just before it would have been dropped, and are not here
-	Shared  bool    `json:"-"`                 // Slots is less than MinSlots of what it began at best: the sample is Dropped, as a Run has it
+	Point string `json:"point"` // Point.Name, as in every record
+	Round int    `json:"round"` // a point has one visit a round
+	Calls int    `json:"calls"`
+	Wall  int64  `json:"wall_ns"`          // of all calls together
+	CPU   int64  `json:"cpu_ns,omitempty"` // of the timing thread; 0 is unknown
 
-	Attention int64 `json:"attn_ns,omitempty"`    // of a layer: the part of Wall that its attention took,
-	Products  int64 `json:"product_ns,omitempty"` // and that its matrix products took
+	// Before and After are the rates that the probe reached just before and just after the calls,
+	// in Unit, which is ProbeFlop or ProbeBytes. 0 is no probe.
+	Before float64 `json:"before,omitempty"`
+	After  float64 `json:"after,omitempty"`
+	Unit   string  `json:"unit,omitempty"`
 
-	Counts map[string]int64 `json:"counts,omitempty"` // of the CPU's events in all calls together, by name: cycles, instructions, cache-misses
+	// Dropped reports that the probes disagree. The sample does not enter peak_frac.
+	Dropped bool `json:"dropped,omitempty"`
+
+	// Slots is the number of instructions that the CPU began in a cycle, the lesser of before and
+	// after. 0 is unknown.
+	Slots float64 `json:"slots,omitempty"`
+
+	// Again counts samples just before this one that would have been dropped. They were taken again
+	// and are not in the journal.
+	Again int `json:"again,omitempty"`
+
+	// Shared reports that Slots is less than MinSlots of the run's best. A Run then has the sample
+	// as Dropped.
+	Shared bool `json:"-"`
+
+	// Attention and Products are the parts of Wall that a layer spent in attention and in matrix
+	// products.
+	Attention int64 `json:"attn_ns,omitempty"`
+	Products  int64 `json:"product_ns,omitempty"`
+
+	// Counts holds the events that the CPU counted in all calls together, by name: cycles,
+	// instructions, cache-misses.
+	Counts map[string]int64 `json:"counts,omitempty"`
 }
 
-// MinSlots is the part of the instructions that a CPU begins in a cycle at best which a sample must
-// have had. What has less of them runs beside somebody else on the same core: where multiply-adds
-// by themselves still reached 98 % of their best, flash reached 70 %.
+// MinSlots is the least share of the instructions per cycle that a CPU begins at best. A sample
+// below it shared its core with another thread, which slows attention down far more than it slows
+// down the multiply-add probe.
+// Tuning: docs/tuning.md#shared-cores
 const MinSlots = 0.95
 
 // Units of a probe.
@@ -70,30 +88,31 @@ const (
 	ProbeBytes = "B/s"
 )
 
-// A Verify is the outcome of comparing a point's output with the definition.
+// A Verify is the result of comparing a point's output with the definition.
 type Verify struct {
 	Point string `json:"point"`
-	Ratio Ratio  `json:"ratio"` // worst error over tolerance; right means at most 1
+	Ratio Ratio  `json:"ratio"` // worst error over tolerance; a right answer has at most 1
 	Rows  int    `json:"rows"`
 	Where string `json:"where,omitempty"` // the number with the worst ratio
 }
 
-// A Memory is what a point takes, measured in a process of its own. What is nil was not measured.
+// A Memory is the memory that a point takes, measured in a process of its own. A nil field was not
+// measured.
 type Memory struct {
 	Point   string `json:"point"`
-	Scratch *int64 `json:"scratch_bytes,omitempty"` // that the plan holds
+	Scratch *int64 `json:"scratch_bytes,omitempty"` // held by the plan
 	PeakRSS *int64 `json:"peak_rss_bytes,omitempty"`
 	Alloc   *int64 `json:"alloc_bytes,omitempty"` // by one call
 	Allocs  *int64 `json:"allocs,omitempty"`      // by one call
 }
 
-// A Skip says why a point was not run.
+// A Skip records why a point was not run.
 type Skip struct {
 	Point  string `json:"point"`
 	Reason string `json:"reason"`
 }
 
-// A Fail says why a point gave no number: a wrong answer, a crash, a timeout.
+// A Fail records why a point gave no number: a wrong answer, a crash, a timeout.
 type Fail struct {
 	Point  string `json:"point"`
 	Reason string `json:"reason"`
@@ -106,7 +125,7 @@ type End struct {
 	Time     time.Time `json:"time"`
 }
 
-// A Ratio is a number that JSON carries also when it is infinite or NaN.
+// A Ratio is a number that JSON can hold even if it is infinite or NaN.
 type Ratio float64
 
 // MarshalJSON writes a finite ratio as a number and any other as a string.
@@ -131,7 +150,7 @@ func (r *Ratio) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// point is the name of the point a record speaks of, empty for End.
+// point returns the name of the point that a record is about, empty for End.
 func (r *Record) point() string {
 	switch {
 	case r.Plan != nil:
@@ -150,7 +169,7 @@ func (r *Record) point() string {
 	return ""
 }
 
-// check says what is wrong with a record on its own.
+// check reports what is wrong with a record by itself.
 func (r *Record) check() error {
 	n := 0
 	for _, set := range [...]bool{
@@ -162,7 +181,7 @@ func (r *Record) check() error {
 	}
 	switch {
 	case n != 1:
-		return fmt.Errorf("a record says one thing, this one %d", n)
+		return fmt.Errorf("got %d of plan, visit, verify, memory, skip, fail and end in a record, want one", n)
 	case r.End == nil && r.point() == "":
 		return errors.New("a record without a point")
 	case r.Plan != nil:
@@ -193,9 +212,8 @@ type Journal struct {
 	sum  string // of the last one
 }
 
-// Create makes a run folder and opens its journal. A folder that already holds a run is refused,
-// unless its journal has no line yet: that run was ended before it recorded anything, and is begun
-// anew.
+// Create makes a run folder and opens its journal. It refuses a folder that already holds a run. If
+// that run's journal is empty, the run was killed before it recorded anything, and is begun again.
 func Create(dir string, m Meta) (*Journal, error) {
 	if err := makeFolder(dir); err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
@@ -212,7 +230,7 @@ func Create(dir string, m Meta) (*Journal, error) {
 		f.Close()
 		return nil, err
 	}
-	// run.json is on the disk before the first line of the journal is: whatever ends this process
+	// run.json is on the disk before the first line of the journal is. So a process that is killed
 	// leaves a run that can be read, or an empty journal.
 	if err := WriteMeta(dir, m); err != nil {
 		f.Close()
@@ -222,7 +240,7 @@ func Create(dir string, m Meta) (*Journal, error) {
 	return &Journal{run: newRun(dir, m), file: f}, nil
 }
 
-// claim locks the journal of a run that is to begin, and refuses one that has lines.
+// claim locks the journal of a run that is about to begin. It refuses a journal that has lines.
 func claim(f *os.File) error {
 	if err := lock(f); err != nil {
 		return err
@@ -240,13 +258,12 @@ func claim(f *os.File) error {
 	return fmt.Errorf("%s holds a %s without its %s: put that back, or name another folder", dir, JournalFile, MetaFile)
 }
 
-// Unkept is a journal that no folder holds: what nobody will read or resume is noted in it all the
-// same.
+// Unkept returns a journal in memory, for measurements that will not be read or resumed.
 func Unkept() *Journal { return &Journal{run: newRun("", Meta{Version: formatVersion})} }
 
-// Resume opens the journal of a run that was begun earlier, to append to it. A cut last line is
-// removed; Run.Warnings tells. A journal that another process is writing is refused, where the
-// system can tell.
+// Resume opens the journal of an earlier run, to append to it. A last line that was cut is removed,
+// with a warning in Run.Warnings. On systems with locks, a journal that another process is writing
+// is refused.
 func Resume(dir string) (*Journal, error) {
 	m, err := readMeta(dir)
 	if err != nil {
@@ -283,11 +300,11 @@ func resume(dir string, f *os.File) (*Journal, error) {
 	return &Journal{run: r, file: f, size: size, sum: sum}, nil
 }
 
-// Run is what the journal holds so far. It grows with every Append.
+// Run returns what the journal holds so far. It grows with every Append.
 func (j *Journal) Run() *Run { return j.run }
 
-// Append writes one record, and returns when the disk has it. After an error the journal ends with
-// the last whole record.
+// Append writes one record, and returns when it is on the disk. After an error the journal still
+// ends with the last whole record.
 func (j *Journal) Append(r Record) error {
 	if r.Plan != nil {
 		p := *r.Plan
@@ -312,7 +329,7 @@ func (j *Journal) Append(r Record) error {
 		err = j.file.Sync()
 	}
 	if err != nil {
-		// Half a line would be damage once another one followed it.
+		// Part of a line, followed by the next line, would be damage.
 		if j.file.Truncate(j.size) == nil {
 			_, _ = j.file.Seek(j.size, io.SeekStart)
 		}
@@ -323,11 +340,11 @@ func (j *Journal) Append(r Record) error {
 	return nil
 }
 
-// Close closes the file, and lets others write it.
+// Close closes the file, and lets other processes write it.
 func (j *Journal) Close() error { return j.file.Close() }
 
-// Discard closes a journal and takes a run away that has measured nothing, with its folder if there
-// is nothing else in it.
+// Discard closes the journal of a run that has measured nothing and removes the run. It removes the
+// folder too, if nothing else is in it.
 func (j *Journal) Discard() error {
 	dir := j.run.Dir
 	err := errors.Join(j.Close(), os.Remove(filepath.Join(dir, MetaFile)), os.Remove(filepath.Join(dir, JournalFile)))
@@ -335,8 +352,8 @@ func (j *Journal) Discard() error {
 	return err
 }
 
-// WriteJournal replaces the journal of a run by these records, in one piece: Append would wait for
-// the disk with each of them.
+// WriteJournal replaces the journal of a run by the given records, and waits for the disk once.
+// Append waits for each record.
 func WriteJournal(dir string, records []Record) error {
 	var data []byte
 	sum := ""
@@ -356,7 +373,7 @@ func Load(dir string) (*Run, error) {
 	return r, err
 }
 
-// load also returns the size of the whole records, and the sum of the last one.
+// load also returns the size of the whole records, and the sum of the last of them.
 func load(dir string) (r *Run, size int64, sum string, err error) {
 	m, err := readMeta(dir)
 	if err != nil {
@@ -365,10 +382,13 @@ func load(dir string) (r *Run, size int64, sum string, err error) {
 	r = newRun(dir, m)
 	path := filepath.Join(dir, JournalFile)
 	data, err := os.ReadFile(path)
+	if err != nil && exists(filepath.Join(dir, CSVFile)) {
+		return nil, 0, "", fmt.Errorf("%s holds the figures of a run, %s, and no samples: name a folder with its %s: %w", dir, CSVFile, JournalFile, err)
+	}
 	if err != nil {
 		return nil, 0, "", fmt.Errorf("not a run folder: %w", err)
 	}
-	var again []int // lines of a version without sums that visit a point a second time in a round
+	var again []int // lines of version 1 that visit a point a second time in a round
 	for line := 1; len(data) > 0; line++ {
 		text, rest, whole := bytes.Cut(data, []byte{'\n'})
 		if !whole {
@@ -403,7 +423,7 @@ func load(dir string) (r *Run, size int64, sum string, err error) {
 	return r, size, sum, nil
 }
 
-// remedy says what can be done about a damaged line.
+// remedy returns what can be done about a damaged line.
 func remedy(line int) string {
 	if line == 1 {
 		return "restore the folder from a copy, or make another run"
@@ -411,15 +431,15 @@ func remedy(line int) string {
 	return fmt.Sprintf("restore the folder from a copy, or keep only the lines before it, which are whole (head -n %d)", line-1)
 }
 
-// sumKey is in front of the sum of a line, and a sum has sumDigits hexadecimal digits.
+// Parts of the end of a line: sumKey, a sum of sumDigits hexadecimal digits, sumEnd.
 const (
 	sumKey    = `,"sum":"`
 	sumEnd    = `"}`
 	sumDigits = 16
 )
 
-// sumOf returns the sum of a line: a hash of the sum of the line before, which is empty for the
-// first one, and of the line up to sumKey.
+// sumOf returns the sum of a line: a hash of the sum of the line before (empty for the first line)
+// and of this line's text up to sumKey.
 func sumOf(before string, text []byte) string {
 	h := sha256.New()
 	_, _ = io.WriteString(h, before)
@@ -427,8 +447,7 @@ func sumOf(before string, text []byte) string {
 	return hex.EncodeToString(h.Sum(nil))[:sumDigits]
 }
 
-// seal returns a record as the line that follows the line with the given sum, and the sum of this
-// one.
+// seal returns a record as a line, and the sum of that line. It takes the sum of the line before.
 func seal(r *Record, before string) (line []byte, sum string, err error) {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -453,7 +472,7 @@ func unseal(line []byte, before string) (body []byte, sum string, err error) {
 	return append(slices.Clip(text), '}'), got, nil
 }
 
-// decode is strict: what is not understood is not silently left out of the results.
+// decode reads a record strictly: an unknown field is an error, so nothing is left out silently.
 func decode(line []byte, r *Record) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()

@@ -56,8 +56,8 @@ func writeJournal(t *testing.T, dir string) []byte {
 	return data
 }
 
-// A journal cut anywhere loses the record the cut is in and no other, says so, and can be
-// continued.
+// TestJournalCutAtEveryByte checks that a journal that was cut loses the record with the cut and no
+// other, that a warning says so, and that it can be resumed.
 func TestJournalCutAtEveryByte(t *testing.T) {
 	dir := t.TempDir()
 	data := writeJournal(t, dir)
@@ -91,8 +91,8 @@ func TestJournalCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// A run that was complete is not while a later session of it has no end: after any cut but the one
-// that leaves the earlier run whole.
+// TestCompleteIsTheLastSession checks that a complete run is not complete while a later session of
+// it has no end. Of all cuts, only one leaves the earlier run whole.
 func TestCompleteIsTheLastSession(t *testing.T) {
 	dir := t.TempDir()
 	writeJournal(t, dir)
@@ -152,8 +152,15 @@ func TestCopy(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got.Cells, r.Cells) || !reflect.DeepEqual(got.Meta, r.Meta) {
 			t.Fatalf("the copy is another run: %v", err)
 		}
-		if files, err := os.ReadDir(to); err != nil || len(files) != 2 {
-			t.Errorf("got %v, %v", files, err)
+		if files, err := os.ReadDir(to); err != nil || len(files) != 3 {
+			t.Errorf("got %v, %v, want the journal, run.json and sweep.csv", files, err)
+		}
+		var rows bytes.Buffer
+		if err := WriteCSV(&rows, r.Rows()); err != nil {
+			t.Fatal(err)
+		}
+		if copied, err := os.ReadFile(filepath.Join(to, CSVFile)); err != nil || string(copied) != rows.String() {
+			t.Errorf("got rows %q, %v, want %q", copied, err, &rows)
 		}
 		if err := got.Write(); err != nil {
 			t.Fatal(err)
@@ -165,7 +172,7 @@ func TestCopy(t *testing.T) {
 	if err := r.Copy(plain); err != nil {
 		t.Fatal(err)
 	}
-	if files, err := os.ReadDir(plain); err != nil || len(files) != 6 {
+	if files, err := os.ReadDir(plain); err != nil || len(files) != 7 {
 		t.Errorf("what was in a folder without a run is gone: %v, %v", files, err)
 	}
 	if err := r.Copy(dir); err == nil || !strings.Contains(err.Error(), "onto itself") {
@@ -178,11 +185,11 @@ func TestCopy(t *testing.T) {
 		t.Error("copied a journal that is gone")
 	}
 	if _, err := Load(to); err != nil {
-		t.Errorf("a copy that failed spoilt what was there: %v", err)
+		t.Errorf("a copy that failed damaged the old run: %v", err)
 	}
 }
 
-// makeReport makes what report and profiles leave in a folder.
+// makeReport makes the files that reports and profiles leave in a folder.
 func makeReport(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{HTMLFile, ReportFile, filepath.Join(PlotsDir, "a.svg"), filepath.Join(ProfilesDir, "a.pprof")} {
@@ -193,8 +200,8 @@ func makeReport(t *testing.T, dir string) {
 	}
 }
 
-// TestJournalDamage checks that what is wrong with a line is an error that names it, and what can
-// be done. Lines that say they are whole, by their sums, are read as strictly as others.
+// TestJournalDamage checks that a bad line is an error that names the line, what is wrong with it,
+// and what can be done. A line with the right sum is read as strictly as any other.
 func TestJournalDamage(t *testing.T) {
 	dir := t.TempDir()
 	data := writeJournal(t, dir)
@@ -218,7 +225,7 @@ func TestJournalDamage(t *testing.T) {
 		_, after, _ := strings.Cut(string(lines[line]), sumKey)
 		return after[:sumDigits]
 	}
-	sealed := func(at int, with string) []byte { // in place of a line, with the sum that it would have
+	sealed := func(at int, with string) []byte { // join, with the right sum
 		text := strings.TrimSuffix(with, "}")
 		return join(at, text+sumKey+sumOf(sum(at-1), []byte(text))+sumEnd+"\n")
 	}
@@ -239,7 +246,7 @@ func TestJournalDamage(t *testing.T) {
 		{"a sum in capitals", ":4: damaged: its sum is", join(3, record(3)[:len(record(3))-1]+sumKey+strings.ToUpper(sum(3))+sumEnd+"\n")},
 		{"an unknown kind", `:5: damaged: json: unknown field "weather"`, sealed(4, `{"weather":{"sky":"blue"}}`)},
 		{"an unknown field", `:6: damaged: json: unknown field "mood"`, sealed(5, `{"skip":{"point":"x","reason":"y","mood":1}}`)},
-		{"two kinds", ":8: damaged: a record says one thing, this one 2", sealed(7, `{"end":{"reason":""},"skip":{"point":"x"}}`)},
+		{"two kinds", ":8: damaged: got 2 of plan", sealed(7, `{"end":{"reason":""},"skip":{"point":"x"}}`)},
 		{"two records", ":8: damaged: more than one record", sealed(7, record(7)+record(7))},
 		{"no plan", ":1: damaged: Attention/kernel=naive", sealed(0, record(5))},
 		{"a plan twice", ":3: damaged: Attention/kernel=flash", sealed(2, record(0))},
@@ -275,8 +282,8 @@ func TestSumIsAsDocumented(t *testing.T) {
 	}
 }
 
-// TestVersion1 checks that a journal without sums is read, warns of what it cannot tell, and is not
-// resumed.
+// TestVersion1 checks that a journal without sums is read, that lines that may be doubled are a
+// warning, and that it is not resumed.
 func TestVersion1(t *testing.T) {
 	dir := t.TempDir()
 	data := writeJournal(t, dir)
@@ -314,8 +321,8 @@ func TestVersion1(t *testing.T) {
 	}
 }
 
-// TestBegun checks that a run which was ended before its journal had a line leaves a folder in
-// which the same run can begin, and that no other folder is taken over.
+// TestBegun checks that a run that was killed before its first record leaves a folder in which the
+// same run can begin. No other folder is taken over.
 func TestBegun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	begin := func() error {
@@ -378,6 +385,16 @@ func TestFolderErrors(t *testing.T) {
 	if _, err := Load(t.TempDir()); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "not a run folder") {
 		t.Errorf("an empty folder: %v", err)
 	}
+	if _, err := Load(filepath.Dir(dir)); err == nil || !strings.Contains(err.Error(), "there are runs below it: name one, such as "+dir) {
+		t.Errorf("a folder of runs: %v", err)
+	}
+	figures := t.TempDir()
+	if err := errors.Join(WriteMeta(figures, Meta{}), os.WriteFile(filepath.Join(figures, CSVFile), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(figures); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "no samples: name a folder with its journal.jsonl") {
+		t.Errorf("figures alone: %v", err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, MetaFile), []byte(`{"version":99}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +403,7 @@ func TestFolderErrors(t *testing.T) {
 	}
 }
 
-// A run has one writer at a time.
+// TestLock checks that a run has one writer at a time.
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	writeJournal(t, dir)
@@ -408,7 +425,8 @@ func TestLock(t *testing.T) {
 	j.Close()
 }
 
-// /dev/full takes no byte: the error says so, and nothing is claimed to be written.
+// TestFullDisk checks that a write to a full disk is an error, and that the run does not have the
+// record then. /dev/full takes no byte.
 func TestFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -423,7 +441,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A record that makes no sense is refused before it reaches the disk.
+// TestAppendRefuses checks that a bad record is refused before it reaches the disk.
 func TestAppendRefuses(t *testing.T) {
 	dir := t.TempDir()
 	writeJournal(t, dir)
@@ -438,7 +456,8 @@ func TestAppendRefuses(t *testing.T) {
 		{Plan: &Plan{Point: Point{Kernel: "x"}}},
 		{Plan: &Plan{Point: j.Run().Cells[0].Point}},
 		{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Round: 1, Calls: 1}},
-		{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Calls: 1, Wall: 1}}, // in round 0, once more
+		// A second visit in round 0.
+		{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Calls: 1, Wall: 1}},
 		{Visit: &Visit{Point: j.Run().Cells[0].Point.Name(), Round: 1, Calls: 1, Wall: 1, Before: 1, After: 1, Unit: "furlongs"}},
 	} {
 		if err := j.Append(r); err == nil {

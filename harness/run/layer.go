@@ -9,27 +9,27 @@ import (
 	"attnlab/attn"
 )
 
-// Layers are what a point may time around its kernel. A layer's rows are as wide as its heads
-// together, HeadsQ Dim, and there are Batch SeqQ of them.
+// Names of layers: what a point may time around its kernel, forward, or forward and backward. A
+// layer has Batch*SeqQ rows of HeadsQ*Dim numbers.
 //
-//	mha     multi-head attention: rows are projected to queries, keys and values, the heads attend, and what they find is projected back
-//	block   a block of a transformer, its norms first: x + mha(norm(x)), and to that the same of a feed-forward layer four times as wide
-//	decode  a block that reads one row of each sequence, behind SeqKV-1 that its cache holds
-//
-// A layer is timed forward, or forward and backward.
+//	mha     Multi-head attention: rows are projected to queries, keys and values, the heads attend,
+//	        and their output is projected back.
+//	block   A block of a transformer, norms first: y = x + mha(norm(x)), then y + ff(norm(y)), where
+//	        the feed-forward layer ff is four times as wide inside.
+//	decode  A block that reads one row of each sequence, behind SeqKV-1 rows in its cache.
 const (
 	LayerMHA    = "mha"
 	LayerBlock  = "block"
 	LayerDecode = "decode"
 )
 
-// Layers lists their names.
+// Layers returns the names of layers.
 func Layers() []string { return []string{LayerMHA, LayerBlock, LayerDecode} }
 
-// Wider is how many times as wide as its rows the feed-forward layer of a block is inside.
+// Wider is the width of the feed-forward layer of a block inside, over that of its rows.
 const Wider = 4
 
-// checkLayer says what is wrong with the layer of a point.
+// checkLayer reports what is wrong with the layer of a point.
 func (p *Point) checkLayer() error {
 	wrong := func(format string, a ...any) error {
 		return fmt.Errorf("layer %s: "+format, append([]any{p.Layer}, a...)...)
@@ -42,17 +42,17 @@ func (p *Point) checkLayer() error {
 	case p.Op != attn.OpSoftmax.String():
 		return &OtherOpError{Op: p.Op, Feature: "layer " + p.Layer}
 	case p.Features != "" || p.Layout != "bhsd" || p.Data != "normal":
-		return wrong("its inputs are normal and in its own layout, and it has no features: %s, %s and %q are for kernels alone", p.Data, p.Layout, p.Features)
+		return wrong("its inputs are normal and in its own layout, and it has no features: data %s, layout %s and features %q are for kernels alone", p.Data, p.Layout, p.Features)
 	case p.DimV != p.Dim:
-		return wrong("values are as wide as keys, %d and not %d", p.Dim, p.DimV)
+		return wrong("values are as wide as keys: dim is %d, dim_v %d", p.Dim, p.DimV)
 	case p.Layer == LayerDecode && (p.SeqQ != 1 || p.Pass != "forward"):
 		return wrong("it reads one row of each sequence, forward: seq_q is %d, the pass %s", p.SeqQ, p.Pass)
 	case p.Layer == LayerDecode && strings.HasSuffix(p.Mask, "topleft"):
-		return wrong("its row stands behind all others, and a mask from the first key on, %s, would hide them", p.Mask)
+		return wrong("its row is behind all others, and a mask from the first key on, %s, would hide them", p.Mask)
 	case p.Layer == LayerDecode:
 		return nil
 	case p.SeqQ != p.SeqKV:
-		return wrong("its queries are made of the rows that its keys are made of: seq_q is %d, seq_kv %d", p.SeqQ, p.SeqKV)
+		return wrong("its queries and its keys are made from the same rows: seq_q is %d, seq_kv %d", p.SeqQ, p.SeqKV)
 	case p.Pass == "backward":
 		return wrong("it is timed forward or both ways, not backward alone")
 	case p.Store != attn.F32.String() || p.Page != 0:
@@ -61,10 +61,10 @@ func (p *Point) checkLayer() error {
 	return nil
 }
 
-// Tokens is the number of rows that one call of a layer turns into as many.
+// Tokens returns the number of rows that one call of a layer reads and writes.
 func (p Point) Tokens() int64 { return int64(p.Batch) * int64(p.SeqQ) }
 
-// Weights is the number of a layer's weights, without those of its norms.
+// Weights returns the number of a layer's weights, without those of its norms.
 func (p Point) Weights() int64 {
 	wide, keys := int64(p.HeadsQ)*int64(p.Dim), int64(p.HeadsKV)*int64(p.Dim)
 	n := 2*wide*wide + 2*wide*keys
@@ -74,14 +74,17 @@ func (p Point) Weights() int64 {
 	return n
 }
 
-// LayerWork is the work of one call of a layer. Operations are those of its products, two a row and
-// weight, and of the attention in it; the backward pass has twice and two and a half times as many.
-// What is done element by element counts none. Bytes are its weights, the rows that go in and come
-// out, and of a decoding layer what its attention reads; both passes together take three times as
-// many.
+// LayerWork returns the work of one call of a layer.
+//
+// Operations are those of its products, two for each row and weight, and those of its attention.
+// The backward pass has twice as many in products and 2.5 times as many in attention. Work element
+// by element counts nothing.
+//
+// Bytes are those of its weights, of the rows it reads and writes, and of what the attention of a
+// decoding layer reads. Both passes together move three times as many.
 func (p Point) LayerWork() (attn.Count, error) {
 	if p.Layer == "" {
-		return attn.Count{}, errors.New("not a point of a layer")
+		return attn.Count{}, errors.New("the point has no layer")
 	}
 	c, err := p.attention()
 	if err != nil {
@@ -98,7 +101,7 @@ func (p Point) LayerWork() (attn.Count, error) {
 	return c, nil
 }
 
-// attention is the work of the attention in one call of a layer.
+// attention returns the work of the attention in one call of a layer.
 func (p Point) attention() (attn.Count, error) {
 	q, err := p.Problem()
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 // ErrLocked reports that another process holds the lock of a file.
 var ErrLocked = errors.New("another process is writing this run")
 
-// Lock locks a file for this process, until the file is closed or the process ends in whatever way.
-// Other processes can still read it. If one of them holds the lock, the error is ErrLocked; where
-// the system or the file system has no locks, it is errors.ErrUnsupported.
+// Lock locks a file for this process, until the file is closed or the process ends. Other processes
+// can still read it. The error is ErrLocked if another process holds the lock, and
+// errors.ErrUnsupported if the system or the file system has no locks.
 func Lock(f *os.File) error {
 	if err := lockFile(f); err != nil {
 		return fmt.Errorf("%s: %w", f.Name(), err)
@@ -19,7 +19,7 @@ func Lock(f *os.File) error {
 	return nil
 }
 
-// lock keeps other processes from writing a journal, where the system has locks.
+// lock keeps other processes from writing a journal. It does nothing on a system without locks.
 func lock(f *os.File) error {
 	if err := Lock(f); !errors.Is(err, errors.ErrUnsupported) {
 		return err

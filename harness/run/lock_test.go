@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLockFile checks that one holder at a time has a file, which others can read meanwhile.
+// TestLockFile checks that a locked file cannot be locked a second time, and can be read.
 func TestLockFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("text"), 0o644); err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile locks one byte far past the end of any journal. Windows also refuses to read what is
-// locked, and a run is read while it is written.
+// lockFile locks one byte far past the end of any journal. Windows refuses to read locked bytes,
+// and a run is read while it is written.
 func lockFile(f *os.File) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	past := windows.Overlapped{OffsetHigh: 1 << 30}

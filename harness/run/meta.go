@@ -25,50 +25,54 @@ const (
 	HTMLFile    = "report.html"
 	ReportFile  = "report.md"
 	PlotsDir    = "plots"
-	ProfilesDir = "profiles" // profiles and listings, a file a point
+	ProfilesDir = "profiles" // profiles and listings, one file a point
 )
 
-// Meta is what is true of a whole run.
+// Meta describes a whole run: the content of run.json.
 type Meta struct {
 	Version int               `json:"version"` // of the folder's format; Create sets it
 	Started time.Time         `json:"started"`
 	Commit  Commit            `json:"commit"`
-	Program string            `json:"program,omitempty"` // SHA-256 of the executable: the identity of what was measured
+	Program string            `json:"program,omitempty"` // SHA-256 of the executable
 	Command []string          `json:"command,omitempty"` // as it was typed
 	Flags   map[string]string `json:"flags,omitempty"`   // every flag with its effective value
 	Seed    uint64            `json:"seed"`
 	Machine Fingerprint       `json:"machine"`
-	Env     map[string]string `json:"env,omitempty"` // what Environment returned when the run began
+	Env     map[string]string `json:"env,omitempty"` // Environment when the run began
 	Peaks   []Peak            `json:"peaks,omitempty"`
-	Noise   map[string]string `json:"noise,omitempty"` // what disturbs measurements here: steal, clock drift, load
+	Noise   map[string]string `json:"noise,omitempty"` // disturbances: steal, clock drift, load
 
-	// Floors are how far apart least times of the same code lay on this machine, relative to one
-	// another, by the unit of the probe that points are held against, as benchrun doctor found them
-	// before the run. What is not there is not known.
+	// Floors holds the relative difference between least times of the same code on this machine, as
+	// benchrun doctor found it before the run. The key is the unit of the probe. A missing entry is
+	// unknown.
 	Floors map[string]float64 `json:"floors,omitempty"`
 
 	Paths Paths `json:"paths,omitempty"` // of the kernels of all points
 
-	Peers   map[string]string `json:"peers,omitempty"`    // kernels that are not ours, and what they say they are
-	PeerSum string            `json:"peer_sum,omitempty"` // SHA-256 of --peer, whose arguments may be secret and are not kept
+	// Peers maps the kernels of other programs to what these report themselves to be.
+	Peers map[string]string `json:"peers,omitempty"`
 
-	Counters string `json:"counters,omitempty"` // that the CPU has, or why there are none
+	// PeerSum is the SHA-256 of --peer, whose arguments may be secret and are not kept.
+	PeerSum string `json:"peer_sum,omitempty"`
+
+	// Counters names the counters of the CPU, or says why there are none.
+	Counters string `json:"counters,omitempty"`
 }
 
 // Versions of the folder's format.
 const (
-	withoutSums   = 1 // lines of the journal have no sums: it is read, and not resumed
-	formatVersion = 2 // what this package writes
+	withoutSums   = 1 // lines of the journal have no sums; it is read, but not resumed
+	formatVersion = 2 // the version that is written
 )
 
-// A Commit names the sources of the program that was measured. Without a Revision they are unknown.
+// A Commit names the sources of the measured program. Without a Revision they are unknown.
 type Commit struct {
 	Revision string `json:"revision,omitempty"`
 	Modified bool   `json:"modified,omitempty"` // the checkout had changes on top of Revision
 	Diff     string `json:"diff,omitempty"`     // SHA-256 of these changes; empty when unknown
 }
 
-// String is a short form for reports.
+// String returns a short form for reports.
 func (c Commit) String() string {
 	if c.Revision == "" {
 		return "unknown"
@@ -83,12 +87,12 @@ func (c Commit) String() string {
 	return s
 }
 
-// short returns the first digits of a hash, which are enough for people.
+// short returns the first digits of a hash, enough to tell commits apart.
 func short(hash string) string { return hash[:min(12, len(hash))] }
 
-// ProgramCommit returns the commit of this program, as go build stamped it. Where the program has
-// no stamp (go run, go test, -buildvcs=false, a linked worktree) the commit is unknown: the folder
-// in which the program runs need not hold its sources.
+// ProgramCommit returns the commit that go build stamped into this program. Without a stamp (go
+// run, go test, -buildvcs=false, a linked worktree) the commit is unknown: the folder in which the
+// program runs need not hold its sources.
 func ProgramCommit() Commit {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -109,13 +113,13 @@ func stampedCommit(settings []debug.BuildSetting) (c Commit) {
 	return c
 }
 
-// Environment returns the variables of this process's environment that change what is measured:
-// those of Go's scheduler, collector and switches, and those of the thread pools that peers use.
+// Environment returns the environment variables that change measurements: those of Go's scheduler,
+// garbage collector and GODEBUG, and those of the thread pools that peers use.
 func Environment() map[string]string {
 	var env map[string]string
 	for _, line := range os.Environ() {
 		name, value, _ := strings.Cut(line, "=")
-		if value == "" || !changesResults(name) { // an empty one counts as not set
+		if value == "" || !changesResults(name) { // an empty variable counts as not set
 			continue
 		}
 		if env == nil {
@@ -139,7 +143,7 @@ func changesResults(name string) bool {
 	return false
 }
 
-// EnvDifferences lists what differs between two results of Environment, by name.
+// EnvDifferences lists the differences between two results of Environment, by name.
 func EnvDifferences(was, now map[string]string) []string {
 	names := map[string]bool{}
 	for _, env := range [...]map[string]string{was, now} {
@@ -165,7 +169,7 @@ func EnvDifferences(was, now map[string]string) []string {
 // module is the path of this module, in whose kernels package the benchmark is.
 const module = "attnlab"
 
-// A Fingerprint says which machine a run was made on. What could not be found out is empty or zero.
+// A Fingerprint describes the machine of a run. What could not be found out is empty or zero.
 type Fingerprint struct {
 	Host       string   `json:"host,omitempty"`
 	CPU        string   `json:"cpu"`
@@ -185,7 +189,7 @@ type Fingerprint struct {
 	Governor   string   `json:"governor,omitempty"`
 	Turbo      string   `json:"turbo,omitempty"`       // on, off
 	SMT        string   `json:"smt,omitempty"`         // on, off
-	LargePages string   `json:"large_pages,omitempty"` // always, madvise (for who asks), never
+	LargePages string   `json:"large_pages,omitempty"` // always, madvise, never
 	Go         string   `json:"go"`
 	GOAMD64    string   `json:"goamd64,omitempty"`
 	Tags       string   `json:"tags,omitempty"` // build tags
@@ -201,12 +205,14 @@ type Cache struct {
 type Peak struct {
 	ISA      string  `json:"isa"`
 	Flop     float64 `json:"flop_per_s"`
-	PerCycle float64 `json:"flop_per_cycle,omitempty"` // 0 when unknown
+	PerCycle float64 `json:"flop_per_cycle,omitempty"` // 0 is unknown
 	Doubt    string  `json:"unreliable,omitempty"`     // why shares of this peak say nothing
-	Slots    float64 `json:"slots,omitempty"`          // instructions that the CPU begins in a cycle at best; 0 when unknown
+
+	// Slots is the greatest number of instructions that the CPU begins in a cycle. 0 is unknown.
+	Slots float64 `json:"slots,omitempty"`
 }
 
-// String is for reports.
+// String describes the peak in reports.
 func (p Peak) String() string {
 	s := fmt.Sprintf("%.4g GFLOP/s on one thread", p.Flop/1e9)
 	if p.PerCycle > 0 {
@@ -218,8 +224,8 @@ func (p Peak) String() string {
 	return s
 }
 
-// Differences lists what differs between two fingerprints in what measurements depend on: two runs
-// may only be joined where it is empty.
+// Differences lists the differences between two fingerprints that change measurements. Two runs may
+// be joined only if there are none.
 func (f Fingerprint) Differences(g Fingerprint) []string {
 	var d []string
 	differ := func(name string, a, b any) {
@@ -269,9 +275,12 @@ func readMeta(dir string) (Meta, error) {
 	return m, nil
 }
 
-// unbegun says what a folder without run.json holds, if it looks like a run.
+// unbegun describes a folder without run.json that looks like a run or holds runs.
 func unbegun(dir string) string {
+	below, _ := filepath.Glob(filepath.Join(dir, "*", MetaFile))
 	switch info, err := os.Stat(filepath.Join(dir, JournalFile)); {
+	case err != nil && len(below) > 0:
+		return fmt.Sprintf("; there are runs below it: name one, such as %s", filepath.Dir(below[0]))
 	case err != nil:
 		return ""
 	case info.Size() == 0:
@@ -285,10 +294,10 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// FileName is a name that a file system takes: of one with many features only the beginning, and a
-// hash of the whole.
+// FileName returns a name that every file system accepts. A name that is too long is cut, and a
+// hash of the whole is appended.
 func FileName(name string) string {
-	const most = 200 // of 255, the rest is for what is added to it
+	const most = 200 // of 255; callers append the rest
 	if len(name) <= most {
 		return name
 	}
@@ -296,9 +305,9 @@ func FileName(name string) string {
 	return name[:most-len(hash)] + hash
 }
 
-// Replace writes a file beside its place and renames it there, so that a reader sees the old one or
-// the new one, whole, and returns when the disk has it. What is no plain file, such as a link or
-// /dev/stdout, stays what it is and is written to.
+// Replace replaces a file, and returns when the new one is on the disk. It writes beside the file
+// and renames, so a reader sees the old file or the new one, whole. Anything but a plain file, such
+// as a link or /dev/stdout, is written to.
 func Replace(path string, data []byte) error {
 	if at, err := os.Lstat(path); err == nil && !at.Mode().IsRegular() {
 		return os.WriteFile(path, data, 0o644)
@@ -314,7 +323,7 @@ func Replace(path string, data []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// makeFolder makes a folder and those it is in, and returns when the disk has them.
+// makeFolder makes a folder and its parents, and returns when they are on the disk.
 func makeFolder(dir string) error {
 	var made []string
 	for at := filepath.Clean(dir); !exists(at) && filepath.Dir(at) != at; at = filepath.Dir(at) {
@@ -331,11 +340,11 @@ func makeFolder(dir string) error {
 	return nil
 }
 
-// stage writes a file beside the place it is meant for, and returns its name.
+// stage writes data to a temporary file in the folder of path, and returns the file's name.
 func stage(path string, data []byte) (name string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if e := new(fs.PathError); errors.As(err, &e) {
-		e.Path = path // the name that was asked for
+		e.Path = path // the name that the caller knows
 	}
 	if err != nil {
 		return "", err

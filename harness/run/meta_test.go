@@ -13,8 +13,8 @@ import (
 	"attnlab/internal/processtest"
 )
 
-// TestProgramCommit checks that the commit is the one that the program was stamped with, and never
-// that of the folder in which it runs.
+// TestProgramCommit checks that the commit is the one stamped into the program, never the one of
+// the folder in which the program runs.
 func TestProgramCommit(t *testing.T) {
 	stamp := []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}}
 	if got := stampedCommit(stamp); got != (Commit{Revision: "abc", Modified: true}) {
@@ -39,6 +39,7 @@ func TestProgramCommit(t *testing.T) {
 	}
 }
 
+// TestCommitString checks the short form of a commit.
 func TestCommitString(t *testing.T) {
 	long := strings.Repeat("0123456789abcdef", 4)
 	for want, c := range map[string]Commit{
@@ -53,8 +54,7 @@ func TestCommitString(t *testing.T) {
 	}
 }
 
-// TestEnvironment checks that variables that change results are found and compared, and that others
-// are not.
+// TestEnvironment checks that variables that change results are found and compared, and no others.
 func TestEnvironment(t *testing.T) {
 	for _, line := range os.Environ() {
 		if name, _, _ := strings.Cut(line, "="); changesResults(name) {
@@ -82,6 +82,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// TestMetaRoundTrip checks that run.json is read as it was written.
 func TestMetaRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	want := Meta{
@@ -103,6 +104,7 @@ func TestMetaRoundTrip(t *testing.T) {
 	}
 }
 
+// TestDifferences checks that machines differ by what changes measurements, and by nothing else.
 func TestDifferences(t *testing.T) {
 	a := Fingerprint{CPU: "c", Cores: 2, ISA: []string{"go"}, Governor: "powersave", Kernel: "6.1"}
 	b := a
@@ -116,7 +118,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// Names are cut where no file system takes them, and stay apart.
+// TestFileName checks that long names are cut, and that they stay different.
 func TestFileName(t *testing.T) {
 	short, long := strings.Repeat("a", 200), strings.Repeat("a", 300)
 	if got := FileName(short); got != short {
@@ -128,7 +130,8 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-// A file that is replaced is another file, a link stays one, and errors name what was asked for.
+// TestReplace checks that a replaced file is a new file, that a link stays a link, and that errors
+// name the path that was asked for.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.md")
@@ -154,7 +157,7 @@ func TestReplace(t *testing.T) {
 		t.Errorf("the link is %q, %v", at, err)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
-		t.Errorf("left behind: %v, %v", files, err)
+		t.Errorf("got files %v, %v, want a.md and link.md", files, err)
 	}
 	nowhere := filepath.Join(dir, "nowhere", "a.md")
 	if err := Replace(nowhere, nil); err == nil || !strings.Contains(err.Error(), nowhere+":") {

@@ -11,16 +11,20 @@ import (
 	"attnlab/attn"
 )
 
-// Arrange gives the operands of a call, as cases.NewArgs lays them out, what the features of the
-// point are about. It depends on nothing but the point:
+// Arrange fills in the masks and lengths that the features of the point demand, into operands as
+// cases.NewArgs lays them out. The result depends on the point alone.
 //
-//	bool, packed      SHARE of all pairs are shown, at random, the same ones in both forms; 63 in 64 if no share is given, which leaves hardly a
-//	                  block of keys wholly shown or wholly hidden, and counts nearly all pairs
-//	block             each block of queries sees that share of the blocks of keys, one at the least, at random, its own among them
-//	relative-clipped  the table ends at distance N
-//	ragged            sequences of LEAST (1) keys to all of them, evenly spaced, in no order, and queries in proportion
-//	lengths           batch entries use half to all of their keys, evenly spaced: a single one three quarters. Queries stand on the last of these,
-//	                  or from the first key on where there are more queries than keys
+//	bool, packed      A random SHARE of all pairs is visible, the same pairs in both forms. Without
+//	                  a share it is 63 in 64: nearly every pair counts, and hardly any block of keys
+//	                  is wholly visible or wholly hidden.
+//	block             Each block of queries sees a random SHARE of the blocks of keys: at least one,
+//	                  and always its own.
+//	relative-clipped  The table of relative positions ends at distance N.
+//	ragged            Sequences have from LEAST (1) to all of the keys, evenly spaced, in random
+//	                  order. They have queries in proportion.
+//	lengths           Batch entries use from half to all of their keys, evenly spaced; a single one
+//	                  uses three quarters. The last query is at the last of these keys. If there are
+//	                  more queries than keys, the first query is at the first key.
 func (p Point) Arrange(q *attn.Problem, a *attn.Args) error {
 	_, arrange, err := p.problem()
 	if err != nil {
@@ -32,8 +36,8 @@ func (p Point) Arrange(q *attn.Problem, a *attn.Args) error {
 	return nil
 }
 
-// mostShown is the share of pairs that a bitmap shows if nothing else is said.
-const mostShown = 63.0 / 64
+// defaultShare is the share of pairs that a bitmap without SHARE shows.
+const defaultShare = 63.0 / 64
 
 func share(arg string) (float64, error) {
 	x, err := strconv.ParseFloat(arg, 64)
@@ -43,10 +47,10 @@ func share(arg string) (float64, error) {
 	return x, nil
 }
 
-// scattered is a bitmap that shows pairs at random.
+// scattered returns the apply of a bitmap that shows random pairs.
 func scattered(form attn.Bitmap) func(*attn.Problem, string) (arrangement, error) {
 	return func(q *attn.Problem, arg string) (arrangement, error) {
-		shown := mostShown
+		shown := defaultShare
 		if arg != "" {
 			var err error
 			if shown, err = share(arg); err != nil {
@@ -67,7 +71,8 @@ func scattered(form attn.Bitmap) func(*attn.Problem, string) (arrangement, error
 	}
 }
 
-// pointRand is the randomness of masks and orders: the same for all points of one size.
+// pointRand returns the source of random masks and orders. It depends on the lengths alone, so all
+// points of one size have the same masks.
 func pointRand(q *attn.Problem) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(q.SeqQ), uint64(q.SeqKV)))
 }
@@ -121,7 +126,7 @@ func rectangular(q *attn.Problem, arg string) (arrangement, error) {
 	return nil, nil
 }
 
-// alone is the feature that runs the sequences of a ragged batch one by one.
+// alone names the feature that runs the sequences of a ragged batch one by one.
 const alone = "ragged-alone"
 
 func ragged(q *attn.Problem, arg string) (arrangement, error) {
@@ -130,7 +135,7 @@ func ragged(q *attn.Problem, arg string) (arrangement, error) {
 		return nil, err
 	}
 	q.Ragged = true
-	q.Lengths = q.Page != 0 // which alone says how many keys are in pages
+	q.Lengths = q.Page != 0 // only lengths tell how many keys are in pages
 	return func(q *attn.Problem, a *attn.Args) {
 		for b, n := range sequences(q, least) {
 			a.QStart[b+1] = a.QStart[b] + int32(n.Q)
@@ -155,11 +160,11 @@ func leastLength(q *attn.Problem, arg string) (int, error) {
 	return n, nil
 }
 
-// A Sequence is how long one sequence of a ragged batch is, in queries and in keys.
+// A Sequence is the length of one sequence of a ragged batch, in queries and in keys.
 type Sequence struct{ Q, KV int }
 
-// Alone lists the sequences of a point that runs a ragged batch one by one, each through a plan of
-// its own length. It is nil for any other point.
+// Alone returns the sequences of a point that runs a ragged batch one by one, each through a plan
+// of its own length. It returns nil for any other point.
 func (p Point) Alone() []Sequence {
 	list, err := splitFeatures(p.Op, p.Features)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"attnlab/attn/cases"
 )
 
-// arranged is the operands of a point without their floats.
+// arranged returns the problem and the operands of a point, without numbers in the tensors.
 func arranged(t *testing.T, p Point) (attn.Problem, *attn.Args) {
 	t.Helper()
 	p = p.WithDefaults()
@@ -24,7 +24,8 @@ func arranged(t *testing.T, p Point) (attn.Problem, *attn.Args) {
 	return q, a
 }
 
-// Both forms of a random bitmap show the same pairs, and about the share that is asked for.
+// TestBitmapsShowTheirShare checks that both forms of a random bitmap show the same pairs, and
+// about the given share of them.
 func TestBitmapsShowTheirShare(t *testing.T) {
 	for _, c := range []struct {
 		share       string
@@ -48,7 +49,7 @@ func TestBitmapsShowTheirShare(t *testing.T) {
 	}
 }
 
-// A row of blocks sees its share of the columns, its own among them.
+// TestBlocks checks that a row of blocks sees its share of the columns, and its own column.
 func TestBlocks(t *testing.T) {
 	for _, n := range [][2]int{{64, 64}, {16, 64}, {1, 64}, {64, 16}} {
 		q, a := arranged(t, Point{Kernel: "flash", ISA: "go", SeqQ: n[0], SeqKV: n[1], Dim: 8, Features: "block:8:0.25"})
@@ -64,8 +65,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// Sequences are evenly spaced from the least to the greatest length, in some order, with queries in
-// proportion, alone as together.
+// TestRaggedLengths checks that sequences have evenly spaced lengths from the least to the
+// greatest, in random order, with queries in proportion, in one call as one by one.
 func TestRaggedLengths(t *testing.T) {
 	p := Point{Kernel: "flash", ISA: "go", Batch: 5, SeqKV: 64, Dim: 8, Features: "ragged:16"}
 	q, a := arranged(t, p)
@@ -96,7 +97,8 @@ func TestRaggedLengths(t *testing.T) {
 	}
 }
 
-// Batch entries use half to all of their keys, and queries stand on the last of these.
+// TestLengths checks that batch entries use from half to all of their keys, and that the last query
+// is at the last key in use.
 func TestLengths(t *testing.T) {
 	for _, c := range []struct {
 		point     Point
@@ -116,6 +118,7 @@ func TestLengths(t *testing.T) {
 	}
 }
 
+// TestClippedTable checks that the table of relative positions ends at the given distance.
 func TestClippedTable(t *testing.T) {
 	_, a := arranged(t, Point{Kernel: "flash", ISA: "go", SeqKV: 64, Dim: 8, Features: "relative-clipped:9"})
 	if a.Terms.RelativeClip != 9 || a.Terms.Relative.S != 19 {
@@ -123,7 +126,7 @@ func TestClippedTable(t *testing.T) {
 	}
 }
 
-// A feature of the other op is told from one that nobody has.
+// TestOtherOpError checks that a feature of another op has an error of its own type.
 func TestOtherOpError(t *testing.T) {
 	p := Point{Kernel: "linear", ISA: "go", Op: "linear", SeqKV: 64, Dim: 8, Features: "softcap:30"}.WithDefaults()
 	_, err := p.Problem()

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Paths are the paths of kernels (attn.Tuned), by Point.Contender. A kernel that is not among them
-// names none: it has no choices, or its program does not report them.
+// Paths maps Point.Contender to the path of the kernel (attn.Tuned). A kernel without an entry has
+// no choices, or its program does not report them.
 type Paths map[string]string
 
 // Of returns the paths of the kernels of these points.
@@ -26,8 +26,8 @@ func (p Paths) Of(points []Point) Paths {
 	return of
 }
 
-// Differences lists the kernels whose path differs. A kernel that names a path on one side only is
-// not among them.
+// Differences lists the kernels whose path differs, as texts. A kernel with a path on one side only
+// does not differ.
 func (p Paths) Differences(now Paths) []string {
 	var d []string
 	for _, name := range slices.Sorted(maps.Keys(p)) {
@@ -38,9 +38,8 @@ func (p Paths) Differences(now Paths) []string {
 	return d
 }
 
-// OtherPath returns a note if two plans of one kernel name different paths, which are not to be
-// compared then, and "" otherwise. The sides are where the plans are from, such as the base and
-// the head.
+// OtherPath returns a note if two plans of one kernel have different paths, and "" otherwise. Such
+// plans are not compared. The sides name where the plans are from, such as base and head.
 func OtherPath(a, b *Plan, sides [2]string) string {
 	if name := a.Point.Contender(); name == b.Point.Contender() && a.Path != "" && b.Path != "" && a.Path != b.Path {
 		return fmt.Sprintf("%s took the path %s in %s and %s in %s: another kernel, not compared", name, a.Path, sides[0], b.Path, sides[1])

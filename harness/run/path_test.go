@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestPathsAreRecorded checks that run.json has the paths of kernels and the journal that of each
-// point's kernel, under its chain of sums.
+// TestPathsAreRecorded checks that run.json has the paths of kernels, and that each plan has the
+// path of its kernel, protected by the sum of its line.
 func TestPathsAreRecorded(t *testing.T) {
 	dir, want := t.TempDir(), Paths{"flash/avx2": "exp=reduced"}
 	j, err := Create(dir, Meta{Paths: want})
@@ -52,7 +52,7 @@ func TestPathsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestPathsOf checks that the paths of a run are those of the kernels that it plans.
+// TestPathsOf checks that the paths of a run are the paths of the kernels in its plans.
 func TestPathsOf(t *testing.T) {
 	all := Paths{"flash/avx2": "a", "flash/go": "b", "linear/go": "c"}
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestPathDifferences(t *testing.T) {
 	}
 }
 
-// TestOtherPath checks which plans are those of one kernel on two paths.
+// TestOtherPath checks which pairs of plans belong to one kernel on two paths.
 func TestOtherPath(t *testing.T) {
 	plan := func(kernel, isa, path string) *Plan { return &Plan{Point: Point{Kernel: kernel, ISA: isa}, Path: path} }
 	for _, c := range []struct {

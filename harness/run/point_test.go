@@ -9,6 +9,7 @@ import (
 	"attnlab/attn"
 )
 
+// genPoint draws a point that is valid.
 func genPoint(t *rapid.T) Point {
 	op := rapid.SampledFrom([]string{"softmax", "linear"}).Draw(t, "op")
 	features := []string{"", "temp:0.5", "softcap:30+bias", "lse+entropy", "bool", "rope-halves+lengths", "metric-rect:7+packed:0.5", "block:16:0.25+ragged-alone:1+lengths"}
@@ -50,6 +51,7 @@ func genPoint(t *rapid.T) Point {
 	return p.WithDefaults()
 }
 
+// TestNameRoundTrip checks that the point read from a name is the point that was named.
 func TestNameRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := genPoint(t)
@@ -65,6 +67,7 @@ func TestNameRoundTrip(t *testing.T) {
 	})
 }
 
+// TestName checks names and groups.
 func TestName(t *testing.T) {
 	p := Point{Kernel: "flash", ISA: "avx512", Mask: "causal", HeadsQ: 8, SeqKV: 2048, Dim: 128}.WithDefaults()
 	if got, want := p.Name(), "Attention/kernel=flash/isa=avx512/pass=forward/mask=causal/heads=8/seq=2048/dim=128/threads=1"; got != want {
@@ -84,6 +87,7 @@ func TestName(t *testing.T) {
 	}
 }
 
+// TestParseNameErrors checks that a bad name is an error that says what is wrong.
 func TestParseNameErrors(t *testing.T) {
 	const good = "Attention/kernel=flash/isa=go/pass=forward/mask=full/heads=1/seq=64/dim=8/threads=1"
 	if _, err := ParseName(good); err != nil {
@@ -103,7 +107,9 @@ func TestParseNameErrors(t *testing.T) {
 		{"/heads=1", "/heads=3/kvheads=2", "do not divide"},
 		{"/heads=1", "/heads", "not key=value"},
 		{"/threads=1", "/colour=red/threads=1", "threads= is due"},
-		{"/threads=1", "/page=-1/threads=1", "page is -1"},
+		{"/threads=1", "/page=-1/threads=1", `page "-1": want a power of two`},
+		{"/threads=1", "/data=zeros/threads=1", `data "zeros": one of normal`},
+		{"/isa=go", "/isa=-", `isa "-": want letters`},
 		{"mask=full", "mask=half", "one of full"},
 		{"mask=full", "mask=window:0x1:0", "one of full"},
 		{"mask=full", "mask=window:inf:0", "its name is \"causal\""},
@@ -148,6 +154,7 @@ func TestParseNameErrors(t *testing.T) {
 	}
 }
 
+// TestProblem checks the problems of a softmax point and of a linear point.
 func TestProblem(t *testing.T) {
 	p := Point{
 		Kernel: "flash", ISA: "go", Mask: "window:3:1", HeadsQ: 4, HeadsKV: 2, SeqQ: 5, SeqKV: 7, Dim: 8, DimV: 9, Features: "lse+temp:0.5+bool", Store: "bf16",
@@ -182,7 +189,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// What a layer is not timed with is refused by name.
+// TestLayers checks that a layer is refused by name with what it cannot be timed with.
 func TestLayers(t *testing.T) {
 	plain := Point{Kernel: "flash", ISA: "go", SeqKV: 64, Dim: 8, HeadsQ: 2}
 	for _, layer := range Layers() {
@@ -222,8 +229,9 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// Rows of 6 numbers in 3 heads of 2, one head of keys. A row meets 6*6 weights of queries, 2*6*2 of
-// keys and values, 6*6 of the output, and in a block 2*6*24 more.
+// TestLayerWork checks the work of layers against counts by hand. Rows have 6 numbers, in 3 heads
+// of 2, with one head of keys. A row is multiplied by 6*6 weights of queries, 2*6*2 of keys and
+// values, 6*6 of the output, and in a block by 2*6*24 more.
 func TestLayerWork(t *testing.T) {
 	const mha, block = 6*6 + 2*6*2 + 6*6, 6*6 + 2*6*2 + 6*6 + 2*6*24
 	for _, c := range []struct {

@@ -9,9 +9,8 @@ import (
 // peerFlag names programs, whose arguments and environment may be secret.
 const peerFlag = "--peer"
 
-// Redacted returns a command line fit for a report: of each program of --peer it has the name and
-// the base name of the program, NAME=PROGRAM, without the assignments before it and the arguments
-// after it.
+// Redacted returns a command line that is fit for a report. Each program of --peer is reduced to
+// NAME=PROGRAM, with the program's base name: assignments before it and arguments after it go.
 func Redacted(args []string) []string {
 	list := make([]string, len(args))
 	for i, arg := range args {
@@ -33,8 +32,8 @@ var (
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
-// RedactedPeers is Redacted for a value of the flag alone: a list separated by commas, those behind
-// a backslash excepted. What does not read is left out.
+// RedactedPeers is Redacted for one value of --peer: a list separated by commas. A comma behind a
+// backslash separates nothing. An entry without a name becomes three dots.
 func RedactedPeers(value string) string {
 	var list []string
 	for _, spec := range strings.Split(strings.ReplaceAll(value, `\,`, " "), ",") {

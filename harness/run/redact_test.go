@@ -8,8 +8,8 @@ import (
 	"attnlab/harness/run"
 )
 
-// TestRedacted checks that of a peer's command only its name and the base name of its program are
-// left, however the flag is written.
+// TestRedacted checks that a peer's command is reduced to its name and the base name of its
+// program, however the flag is written.
 func TestRedacted(t *testing.T) {
 	for was, want := range map[string]string{
 		"me=node peer.mjs":                     "me=node",

@@ -8,13 +8,13 @@ type Run struct {
 	Meta     Meta
 	Cells    []*Cell // in the order planned
 	Ends     []End
-	Warnings []string // what reading the folder had to put up with
+	Warnings []string // doubts about the folder, such as a last line that was cut
 	index    map[string]*Cell
-	slots    map[probed]float64 // the most instructions that were begun in a cycle
-	open     bool               // something was written since the last End, or nothing was ever ended
+	slots    map[probed]float64 // the most instructions begun in a cycle
+	open     bool               // records follow the last End, or there is no End
 }
 
-// A Cell is all that a journal says of one point.
+// A Cell is everything that a journal says about one point.
 type Cell struct {
 	Plan
 	Visits   []Visit
@@ -28,7 +28,7 @@ type Cell struct {
 // Visited reports whether the point has a visit of this round.
 func (c *Cell) Visited(round int) bool { return c.rounds[round] }
 
-// Done reports whether the point is settled without a number: skipped or failed.
+// Done reports whether the point was skipped or failed, so that no sample of it will follow.
 func (c *Cell) Done() bool { return c.Skipped != "" || c.Failed != "" }
 
 func newRun(dir string, m Meta) *Run {
@@ -39,13 +39,13 @@ func newRun(dir string, m Meta) *Run {
 	return r
 }
 
-// Cell returns what is known of a point, nil if it was not planned.
+// Cell returns the cell of a point, nil if it was not planned.
 func (r *Run) Cell(p Point) *Cell { return r.index[p.Name()] }
 
-// Complete reports whether the last session of the run came to its end and left nothing to resume.
+// Complete reports whether the last session of the run ended and left nothing to resume.
 func (r *Run) Complete() bool { return !r.open && r.Ends[len(r.Ends)-1].Complete }
 
-// accept says why a record cannot follow the ones before it.
+// accept reports why a record cannot follow the ones before it.
 func (r *Run) accept(rec *Record) error {
 	if rec.End != nil {
 		return nil
@@ -87,15 +87,15 @@ func (r *Run) add(rec *Record) {
 	}
 }
 
-// probed is what decides how many instructions a probe finds begun in a cycle: threads may share a
-// core, or be on cores of two kinds.
+// probed is what the greatest number of instructions begun in a cycle depends on. Threads matter
+// because they may share a core, or run on cores of two kinds.
 type probed struct {
 	isa     string
 	threads int
 }
 
-// visited drops a visit that had fewer instructions begun for it than others like it before, or
-// than the probes at the run's beginning, which have one thread.
+// visited marks a visit as dropped if the CPU began fewer instructions in a cycle than during
+// earlier visits like it, or than in the probes at the run's beginning, which have one thread.
 func (r *Run) visited(v Visit, at Point) Visit {
 	by := probed{at.ISA, at.Threads}
 	r.slots[by] = max(r.slots[by], v.Slots)
@@ -105,6 +105,6 @@ func (r *Run) visited(v Visit, at Point) Visit {
 	return v
 }
 
-// LeastSlots is how many instructions must be begun in a cycle for a sample of the point not to be
-// dropped; 0 while nobody knows.
+// LeastSlots returns the number of instructions begun in a cycle below which a sample of the point
+// is dropped. It is 0 while that is unknown.
 func (r *Run) LeastSlots(at Point) float64 { return MinSlots * r.slots[probed{at.ISA, at.Threads}] }

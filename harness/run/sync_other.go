@@ -2,5 +2,5 @@
 
 package run
 
-// syncFolder does nothing here: a folder is not a file that could be synced.
+// syncFolder does nothing: on this system a folder is not a file that can be synced.
 func syncFolder(string) error { return nil }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncFolder returns when the disk has the names of a folder.
+// syncFolder returns when the disk has the names of the files in a folder.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

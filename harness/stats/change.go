@@ -6,16 +6,14 @@ import (
 )
 
 // ChangeLevel is the level of the rank test that confirms a change point. It is far below that of a
-// single test because the split was picked for being the best of all: over series of one
-// distribution, of 20 to 200 values, ChangePoints finds a change in less than one of a hundred
-// (TestChangePoints).
+// single test, because the split is the best of many. In series of one distribution, of 20 to 200
+// values, ChangePoints finds a change in less than one of a hundred (TestChangePoints).
 const ChangeLevel = 1e-4
 
-// ChangePoints are the indices at which a series begins to be of another distribution, in order. A
-// stretch is split where the energy distance between what comes before and what comes after is
-// largest, if the two differ by RankTest at ChangeLevel; then each part is looked at in turn. This
-// is E-divisive with a rank test for its permutation test. Distributions are told apart by where
-// they lie: a change of spread alone is not found.
+// ChangePoints returns the indices at which the distribution of a series changes, in order. It
+// splits a stretch where the energy distance of its two parts is largest, if they differ by
+// RankTest at ChangeLevel, and then does the same with each part. This is E-divisive, with a rank
+// test in place of its permutation test. It does not find a change of spread alone.
 func ChangePoints(xs []float64) []int {
 	var found []int
 	var split func(from, to int)
@@ -32,17 +30,16 @@ func ChangePoints(xs []float64) []int {
 	return found
 }
 
-// leastStretch is the fewest values that a stretch between two change points has: of fewer, a
-// single outlier would make one.
+// leastStretch is the fewest values between two change points. With fewer, a single outlier would
+// be a stretch.
 const leastStretch = 4
 
-// bestSplit is where the energy distance of the two parts of a series is largest, 0 if it is too
-// short to be split:
+// bestSplit returns the index at which the energy distance of the two parts of a series is largest,
+// 0 if the series is too short. With n values x before the index and m values y after it, that is
 //
-//	nm/(n+m) (2 mean |x-y| - mean |x-x'| - mean |y-y'|)      over n values x before and m values y after
+//	nm/(n+m) (2 mean |x-y| - mean |x-x'| - mean |y-y'|)
 //
-// Sums over pairs are kept while one value after the other goes from the right part to the left
-// one.
+// The sums over pairs are updated as each value moves from the right part to the left one.
 func bestSplit(xs []float64) int {
 	n := len(xs)
 	if n < 2*leastStretch {
@@ -77,7 +74,7 @@ func bestSplit(xs []float64) int {
 	return at
 }
 
-// Levels are the median of each stretch of a series between its change points.
+// Levels returns the median of each stretch of a series between its change points.
 func Levels(xs []float64, changes []int) []float64 {
 	var medians []float64
 	from := 0

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// noise are n times of 100 with a spread of two per cent, skewed upwards as timings are.
+// noise returns n times of about 100, with a spread of 2 %, skewed upwards as timings are.
 func noise(r *rand.Rand, n int) []float64 {
 	xs := make([]float64, n)
 	for i := range xs {
@@ -18,7 +18,8 @@ func noise(r *rand.Rand, n int) []float64 {
 	return xs
 }
 
-// Series of one distribution have no change, and a step of five per cent is found where it is.
+// TestChangePoints checks that series of one distribution have no change, and that a step of 5 % is
+// found where it is.
 func TestChangePoints(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const trials = 300
@@ -41,7 +42,7 @@ func TestChangePoints(t *testing.T) {
 		}
 	}
 	t.Logf("of %d series, %d without a change had one found; with a step of 5 %%, %d had one found, %d of them within 5 values", trials, alarms, found, near)
-	if alarms > 3+3 { // a hundredth of them, and three standard deviations of so few
+	if alarms > 3+3 { // a hundredth of the series, and three standard deviations of their number
 		t.Errorf("%d of %d series without a change had one found, want one in a hundred", alarms, trials)
 	}
 	if found < 95*trials/100 || near < 95*trials/100 {
@@ -49,6 +50,7 @@ func TestChangePoints(t *testing.T) {
 	}
 }
 
+// TestChangePointsEdges checks series that are too short or constant.
 func TestChangePointsEdges(t *testing.T) {
 	for _, xs := range [][]float64{nil, {1}, {1, 1, 1, 9, 9, 9}, slices.Repeat([]float64{3}, 100)} {
 		if at := ChangePoints(xs); at != nil {
@@ -70,14 +72,14 @@ func TestChangePointsEdges(t *testing.T) {
 	}
 }
 
-// The unit of a series does not matter, and a change is one in the series turned round too.
+// TestChangePointsProperties checks that neither the unit of a series nor its direction matters.
 func TestChangePointsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
 		xs := noise(r, 60)
 		step := rapid.IntRange(12, 48).Draw(t, "step")
 		for i := range xs[step:] {
-			xs[step+i] *= 1.5 // far from any of the noise: a value half way up, beside the step, would be of the other stretch
+			xs[step+i] *= 1.5 // far from any of the noise
 		}
 		at := ChangePoints(xs)
 		if !slices.Contains(at, step) {

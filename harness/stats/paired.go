@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// A Pair is what one round of a comparison of two sides gave: the times of A and of B, taken as A B
-// B A or B A A B, so that a drift that is a straight line over the round adds as much to one as to
-// the other.
+// A Pair is the times of A and of B in one round of a comparison. They are taken in the order A B B
+// A or B A A B, so that a linear drift over the round adds as much to A as to B.
 type Pair struct{ A, B [2]float64 }
 
-// Ratio is B over A in one round.
+// Ratio returns B over A in one round.
 func (p Pair) Ratio() float64 { return (p.B[0] + p.B[1]) / (p.A[0] + p.A[1]) }
 
 // A Paired describes rounds.
 type Paired struct {
 	Rounds         int
 	Median, Lo, Hi float64 // of the rounds' ratios, with the interval of Summarise
-	Least          float64 // the least time of B over the least of A: what is left when nothing disturbed either
-	P              float64 // of RankTest over all times
+	// Least is the least time of B over the least time of A, which are the least disturbed ones.
+	Least float64
+	P     float64 // of RankTest over all times
 }
 
 // SummarisePairs describes rounds. With none, every number is NaN and P is 1.
@@ -36,13 +36,13 @@ func SummarisePairs(rounds []Pair) Paired {
 	return p
 }
 
-// A Sequence says how often data are looked at while they come in, and at which level each look is
-// made: with the same share of Alpha for each, the chance that any of them raises a false alarm is
-// at most Alpha, however the looks depend on each other (Bonferroni).
+// A Sequence is a number of looks at data that still come in. Each look has an equal share of Alpha
+// as its level. Then the chance that any look raises a false alarm is at most Alpha, however the
+// looks depend on each other (Bonferroni).
 type Sequence struct {
 	Alpha float64
 	Looks int
 }
 
-// Level is that of one look.
+// Level returns the level of one look.
 func (s Sequence) Level() float64 { return s.Alpha / float64(max(s.Looks, 1)) }

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A drift that is a straight line over a round does not move its ratio.
+// TestPairDrift checks that a linear drift over a round does not move its ratio.
 func TestPairDrift(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base, drift := rapid.Float64Range(1, 100).Draw(t, "time"), rapid.Float64Range(-0.2, 0.2).Draw(t, "drift")
@@ -20,6 +20,7 @@ func TestPairDrift(t *testing.T) {
 	})
 }
 
+// TestSummarisePairs checks the description of a few rounds, and of none.
 func TestSummarisePairs(t *testing.T) {
 	if s := SummarisePairs(nil); s.Rounds != 0 || !math.IsNaN(s.Median) || !math.IsNaN(s.Least) || s.P != 1 {
 		t.Errorf("no rounds: %+v", s)
@@ -35,7 +36,7 @@ func TestSummarisePairs(t *testing.T) {
 	}
 }
 
-// Looking several times raises no more false alarms than one look would.
+// TestSequence checks that several looks raise no more false alarms than one look.
 func TestSequence(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	const trials = 600

@@ -1,5 +1,5 @@
-// Package stats is the statistics of the lab: numbers in, numbers out. Nothing here assumes a
-// distribution. Timings are skewed, have outliers and drift, so their centre is the median, its
+// Package stats has the statistics of the lab: numbers in, numbers out. None assumes a
+// distribution. Timings are skewed, have outliers and drift. So their centre is the median, its
 // interval comes from order statistics, and two samples are compared by rank.
 package stats
 
@@ -15,15 +15,16 @@ import (
 // Confidence is the level of every interval.
 const Confidence = 0.95
 
-// A Summary describes one sample. Lo and Hi are infinite where the sample is too small for an
-// interval, which takes six values; with no values at all every number is NaN.
+// A Summary describes one sample. Without values every number is NaN.
 type Summary struct {
-	N              int
-	Median, Lo, Hi float64 // Lo and Hi are a confidence interval of the median
+	N int
+	// Lo and Hi are a confidence interval of the median. They are infinite below six values, which
+	// have none.
+	Median, Lo, Hi float64
 	Min            float64
 }
 
-// Summarise describes a sample and leaves it as it is.
+// Summarise describes a sample, which it does not change.
 func Summarise(xs []float64) Summary {
 	if len(xs) == 0 {
 		nan := math.NaN()
@@ -34,8 +35,8 @@ func Summarise(xs []float64) Summary {
 	return Summary{N: len(xs), Median: m.Center, Lo: m.Lo, Hi: m.Hi, Min: s.Values[0]}
 }
 
-// Width is how far the interval reaches from the median to its farther end, relative to the median;
-// +Inf without an interval.
+// Width returns the distance from the median to the farther end of its interval, relative to the
+// median; +Inf without an interval.
 func (s Summary) Width() float64 {
 	w := max(s.Hi-s.Median, s.Median-s.Lo) / math.Abs(s.Median)
 	if math.IsNaN(w) { // no values, or all of them zero
@@ -47,8 +48,8 @@ func (s Summary) Width() float64 {
 	return w
 }
 
-// RankTest is the probability that two samples of one distribution would differ in rank as much as
-// these do, by the Mann-Whitney U test. It is 1 when either is empty or all values are equal.
+// RankTest returns the probability that two samples of one distribution differ in rank as much as
+// these, by the Mann-Whitney U test. It is 1 if either is empty or all values are equal.
 func RankTest(a, b []float64) float64 {
 	sample := func(xs []float64) *benchmath.Sample {
 		return benchmath.NewSample(slices.Clone(xs), &benchmath.DefaultThresholds)
@@ -56,8 +57,8 @@ func RankTest(a, b []float64) float64 {
 	return benchmath.AssumeNothing.Compare(sample(a), sample(b)).P
 }
 
-// LeastP is the smallest probability that RankTest can give for samples of these sizes without
-// ties: that of complete separation. Where it exceeds the level asked for, no data could show a
+// LeastP returns the smallest probability that RankTest gives for samples of these sizes without
+// ties, which is that of complete separation. If it exceeds the level asked for, no data show a
 // difference.
 func LeastP(n, m int) float64 {
 	if n < 1 || m < 1 {
@@ -66,8 +67,8 @@ func LeastP(n, m int) float64 {
 	return min(1, 2*math.Exp(-combin.LogGeneralizedBinomial(float64(n+m), float64(n))))
 }
 
-// Delta is the relative change from old to new: 0.1 is ten per cent more. From zero to anything
-// else it is infinite.
+// Delta returns the relative change from old to new: 0.1 is ten per cent more. From zero to
+// anything else it is infinite.
 func Delta(old, new float64) float64 {
 	if old == new {
 		return 0
@@ -75,9 +76,8 @@ func Delta(old, new float64) float64 {
 	return (new - old) / math.Abs(old)
 }
 
-// Holm adjusts the probabilities of a family of tests so that comparing each with a level keeps the
-// chance of even one false alarm in the family below that level, however the tests depend on each
-// other.
+// Holm adjusts the probabilities of a family of tests. If each is compared with a level, the chance
+// of any false alarm in the family is below that level, however the tests depend on each other.
 func Holm(p []float64) []float64 {
 	order := make([]int, len(p))
 	for i := range order {
@@ -98,8 +98,8 @@ func Holm(p []float64) []float64 {
 	return adjusted
 }
 
-// Slope fits log y = slope log x + c by least squares: the exponent in y = C x^slope. Points where
-// either is not positive are left out; with fewer than two distinct x it is NaN.
+// Slope returns the exponent in y = C x^slope, fitted by least squares of the logarithms. It leaves
+// out points that are not positive; with fewer than two distinct x it is NaN.
 func Slope(x, y []float64) float64 {
 	var lx, ly []float64
 	for i := range x {
@@ -114,7 +114,7 @@ func Slope(x, y []float64) float64 {
 	return slope
 }
 
-// Number is nil for what JSON cannot say: NaN and the infinities.
+// Number returns x for JSON, which has no NaN and no infinities: nil for these.
 func Number(x float64) *float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil

@@ -13,6 +13,8 @@ func sample(t *rapid.T, name string, least int) []float64 {
 	return rapid.SliceOfN(rapid.Float64Range(-1e6, 1e6), least, 40).Draw(t, name)
 }
 
+// TestSummariseProperties checks the order of a summary's figures, and that the order and the unit
+// of the values do not matter.
 func TestSummariseProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := sample(t, "xs", 1)
@@ -45,6 +47,7 @@ func TestSummariseProperties(t *testing.T) {
 	})
 }
 
+// TestSummariseEdges checks the summaries of few, equal and no values.
 func TestSummariseEdges(t *testing.T) {
 	if s := Summarise(nil); s.N != 0 || !math.IsNaN(s.Median) || !math.IsNaN(s.Min) || !math.IsInf(s.Width(), 1) {
 		t.Errorf("no values: %+v", s)
@@ -57,7 +60,8 @@ func TestSummariseEdges(t *testing.T) {
 	}
 }
 
-// The interval holds the true median as often as it says, whatever the distribution.
+// TestIntervalCalibration checks that the interval holds the true median as often as it says, for
+// several distributions.
 func TestIntervalCalibration(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, d := range []struct {
@@ -89,9 +93,9 @@ func TestIntervalCalibration(t *testing.T) {
 	}
 }
 
-// Who takes samples until the interval is narrow, as a sweep does that is told no number, stops
-// more often where it is narrow by chance: it then holds the median less often than at any number
-// fixed before.
+// TestIntervalCalibrationOfStopping checks how often the interval holds the median if samples are
+// taken until it is narrow, as a sweep does. It is then narrow by chance more often, and holds the
+// median less often than an interval of a fixed number of samples.
 func TestIntervalCalibrationOfStopping(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const trials, precision, least = 1000, 0.02, 0.89
@@ -117,8 +121,8 @@ func TestIntervalCalibrationOfStopping(t *testing.T) {
 	}
 }
 
-// Samples of one distribution are told apart no more often than the level allows, and different
-// ones are.
+// TestRankTestCalibration checks that samples of one distribution are told apart no more often than
+// the level allows, and that different ones are told apart.
 func TestRankTestCalibration(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const trials, n, level = 1000, 10, 0.05
@@ -146,6 +150,7 @@ func TestRankTestCalibration(t *testing.T) {
 	}
 }
 
+// TestRankTestEdges checks samples that are empty or equal.
 func TestRankTestEdges(t *testing.T) {
 	for _, c := range []struct {
 		a, b []float64
@@ -162,7 +167,7 @@ func TestRankTestEdges(t *testing.T) {
 	}
 }
 
-// LeastP is what complete separation gives.
+// TestLeastP checks that LeastP is the probability of complete separation.
 func TestLeastP(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		for m := 1; m <= 9; m++ {
@@ -186,6 +191,7 @@ func TestLeastP(t *testing.T) {
 	}
 }
 
+// TestDelta checks relative changes, from zero among others.
 func TestDelta(t *testing.T) {
 	for _, c := range []struct{ old, new, want float64 }{
 		{10, 11, 0.1}, {10, 9, -0.1}, {0, 0, 0}, {0, 1, math.Inf(1)}, {0, -1, math.Inf(-1)}, {-10, -9, 0.1},
@@ -196,6 +202,7 @@ func TestDelta(t *testing.T) {
 	}
 }
 
+// TestHolm checks adjusted probabilities against worked examples.
 func TestHolm(t *testing.T) {
 	got := Holm([]float64{0.01, 0.04, 0.03, 0.005})
 	for i, want := range []float64{0.03, 0.06, 0.06, 0.02} {
@@ -219,7 +226,8 @@ func TestHolm(t *testing.T) {
 	})
 }
 
-// With every hypothesis true, the chance of any alarm in the family stays below the level.
+// TestHolmCalibration checks that the chance of any alarm stays below the level if every hypothesis
+// is true.
 func TestHolmCalibration(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const trials, level = 4000, 0.05
@@ -238,6 +246,7 @@ func TestHolmCalibration(t *testing.T) {
 	}
 }
 
+// TestSlope checks the exponents of power laws.
 func TestSlope(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.Float64Range(-3, 3).Draw(t, "slope")

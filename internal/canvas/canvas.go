@@ -1,8 +1,9 @@
-// Package canvas is what all pictures of this module have in common: their files, their ground,
-// their letters and their colours.
+// Package canvas paints the pictures of this module. It sets their background, fonts and colours,
+// and writes their files.
 package canvas
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"io"
@@ -15,8 +16,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Colors are Okabe and Ito's, which people with any colour vision can tell apart, without their
-// yellow, which white swallows.
+// Colors is the palette of Okabe and Ito, which people with any colour vision can tell apart. It
+// omits their yellow, which cannot be seen on white.
 var Colors = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff},
 	{0xd5, 0x5e, 0x00, 0xff},
@@ -30,12 +31,12 @@ var Colors = []color.RGBA{
 // DPI is the resolution of PNG files.
 const DPI = 150
 
-// Sans is the letters' font in a size.
+// Sans returns the font of all text in the given size.
 func Sans(size font.Length) font.Font {
 	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size)
 }
 
-// Save has one picture painted twice on white, with a margin, and written to path.svg and path.png.
+// Save paints a picture as SVG and as PNG, and writes path.svg and path.png.
 func Save(path string, w, h vg.Length, paint func(draw.Canvas) error) error {
 	svg := vgsvg.New(w, h)
 	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(DPI))}
@@ -44,17 +45,33 @@ func Save(path string, w, h vg.Length, paint func(draw.Canvas) error) error {
 		ext    string
 		out    io.WriterTo
 	}{{svg, ".svg", svg}, {png, ".png", png}} {
-		area := draw.New(f.canvas)
-		area.SetColor(color.White)
-		area.Fill(area.Path())
-		if err := paint(draw.Crop(area, margin, -margin, margin, -margin)); err != nil {
+		if err := paintOn(f.canvas, paint); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if err := write(path+f.ext, f.out); err != nil {
-			return fmt.Errorf("%w; name a folder that can be written to", err)
+			return fmt.Errorf("%w; choose a folder that can be written to", err)
 		}
 	}
 	return nil
+}
+
+// SVG returns the SVG of a picture, painted on white inside a margin.
+func SVG(w, h vg.Length, paint func(draw.Canvas) error) ([]byte, error) {
+	svg := vgsvg.New(w, h)
+	if err := paintOn(svg, paint); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	_, err := svg.WriteTo(&b)
+	return b.Bytes(), err
+}
+
+// paintOn fills a canvas with white and paints inside its margin.
+func paintOn(c vg.CanvasSizer, paint func(draw.Canvas) error) error {
+	area := draw.New(c)
+	area.SetColor(color.White)
+	area.Fill(area.Path())
+	return paint(draw.Crop(area, margin, -margin, margin, -margin))
 }
 
 const margin = 8

@@ -1,4 +1,4 @@
-//go:build !unix
+//go:build !unix && !windows
 
 package group
 
@@ -10,9 +10,14 @@ import (
 // Lead does nothing: this system has no process groups.
 func Lead(*exec.Cmd) {}
 
-// Kill kills the process. What it has started lives on: this system has no process groups.
-func Kill(leader int) {
-	if p, err := os.FindProcess(leader); err == nil {
-		_ = p.Kill()
+// Terminate kills the process. What it has started lives on: this system has no process groups.
+func Terminate(leader int) error {
+	p, err := os.FindProcess(leader)
+	if err != nil {
+		return err
 	}
+	return p.Kill()
 }
+
+// Kill kills the process. What it has started lives on: this system has no process groups.
+func Kill(leader int) { _ = Terminate(leader) }

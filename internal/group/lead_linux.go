@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// Lead makes a command that is not started yet the leader of a process group of its own: signals
-// that a terminal sends to our group do not reach it. It is killed when the thread that starts it
-// ends, so it does not outlive this process.
+// Lead makes a command, before it is started, the leader of a process group of its own. Signals
+// that a terminal sends to our group do not reach it. The leader is killed when the thread that
+// started it ends, so it does not outlive this process.
 func Lead(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -1,9 +1,10 @@
 // Package layers states which package of this module may import which. Its test parses every source
-// file, whatever its build tags, and holds it to the table.
+// file, whatever its build tags, and compares its imports with the table.
 //
 // The table is the architecture. Vocabulary (attn) imports nothing. Kernels import the vocabulary,
 // the inner loops and what kernels share, and never each other. The harness judges and times
-// kernels that are handed to it, so it cannot favour one. Only commands import everything.
+// kernels that are handed to it, so it cannot favour one, and so does the command line (lab). Only
+// main packages import everything.
 package layers
 
 import (
@@ -24,12 +25,14 @@ var table = []rule{
 	{"attn/oracle", []string{"attn"}},
 	{"attn/cases", []string{"attn"}},
 	{"attn/attntest/...", []string{"attn", "attn/oracle", "attn/cases", "attn/attntest/..."}},
-	{"attn/attntest/mutants", []string{"attn", "attn/cases", "attn/attntest/...", "kernels/scalar"}}, // kernels themselves
+	// Mutants are kernels themselves.
+	{"attn/attntest/mutants", []string{"attn", "attn/cases", "attn/attntest/...", "kernels/scalar"}},
 
 	{"kernels/asm", nil},
 	{"kernels/asm/asmtest", []string{"kernels/asm"}},
 	{"kernels/asm/internal/...", []string{"kernels/asm/internal/..."}},
-	{"kernels/...", []string{"attn", "kernels/asm", "kernels/scalar", "kernels/operand"}}, // a kernel, such as linear
+	// Any other kernel, such as linear.
+	{"kernels/...", []string{"attn", "kernels/asm", "kernels/scalar", "kernels/operand"}},
 	{"kernels/scalar", []string{"attn"}},
 	{"kernels/operand", []string{"attn", "kernels/asm"}},
 	{"kernels/naive", []string{"attn", "kernels/scalar"}},
@@ -45,7 +48,11 @@ var table = []rule{
 
 	{"harness/stats", nil},
 	{"harness/run", []string{"attn", "harness/stats"}},
-	{"harness/...", []string{"attn", "attn/oracle", "attn/cases", "harness/...", "internal/group"}},
+	{"harness/verify", []string{"attn", "attn/oracle", "attn/cases"}},
+	{"harness", []string{"attn", "attn/oracle", "attn/cases", "harness/machine", "harness/run", "harness/stats", "harness/verify", "internal/group"}},
+	{"harness/ab", []string{"harness", "harness/run", "harness/stats"}},
+	{"harness/study", []string{"harness/ab", "harness/run", "harness/stats"}},
+	{"harness/...", []string{"attn", "attn/oracle", "attn/cases", "harness/..."}},
 	{"harness/gate", []string{"harness/...", "internal/markdown"}},
 	{"reports/...", []string{"harness/run", "harness/stats", "harness/history", "internal/canvas", "internal/markdown"}},
 
@@ -54,19 +61,26 @@ var table = []rule{
 	{"theory/...", []string{"attn", "attn/oracle", "theory/...", "!theory/equations"}},
 	{"nn/...", []string{"attn", "attn/oracle", "kernels/asm", "theory/...", "!theory/equations", "nn/..."}},
 
+	{"lab/...", []string{"...", "!attn/attntest/...", "!kernels/...", "kernels/asm", "!lab/command", "!cmd/...", "!examples/..."}},
+	{"lab/command", []string{
+		"attn", "attn/cases", "harness/...", "kernels/asm", "lab/...", "!lab/layer", "!lab/sabotage", "nn", "peers", "reports", "theory/equations",
+		"theory/figures",
+	}},
+	{"lab/sabotage", []string{"attn"}}, // and mutants: see below
 	{"cmd/...", []string{"...", "!attn/attntest/..."}},
 	{"examples/...", []string{"...", "!attn/attntest/..."}},
 	{"internal/...", []string{"internal/..."}},
 }
 
-// mutants is what a file of a command may import besides, behind a build tag that begins with
-// mutantTag.
+// Files of package saboteur with the build tag saboteurTag may also import mutants: kernels with
+// bugs are in no program that is built without the tag.
 const (
-	mutants   = "attn/attntest/mutants"
-	mutantTag = "mutant_"
+	mutants     = "attn/attntest/mutants"
+	saboteur    = "lab/sabotage"
+	saboteurTag = "//go:build sabotage"
 )
 
-// matches says whether a package, named relative to the module, is in a pattern.
+// matches reports whether a pattern includes a package. Its name is relative to the module.
 func matches(pattern, pkg string) bool {
 	if pattern == "..." {
 		return true
@@ -91,17 +105,17 @@ func find(pkg string) (rule, bool) {
 	return best, best.pkg != ""
 }
 
-// judge says what is wrong with a non-test file of pkg, which stands behind the build constraint,
-// importing imp; both are relative to the module.
+// judge returns an error if a non-test file of pkg, behind the build constraint, may not import
+// imp. Both names are relative to the module.
 func judge(pkg, constraint, imp string) error {
 	r, ok := find(pkg)
 	if !ok {
 		return fmt.Errorf("package %s is not in the table of internal/layers: say there what it may import", pkg)
 	}
-	if imp == mutants && strings.HasPrefix(pkg, "cmd/") && strings.Contains(constraint, mutantTag) && !strings.Contains(constraint, "!") {
+	if imp == mutants && pkg == saboteur && constraint == saboteurTag {
 		return nil
 	}
-	if strings.HasSuffix(path.Base(imp), "test") {
+	if strings.HasSuffix(path.Base(imp), "test") && !strings.HasSuffix(path.Base(pkg), "test") {
 		return fmt.Errorf("package %s imports %s, which is for tests", pkg, imp)
 	}
 	allowed := false

@@ -16,8 +16,8 @@ import (
 
 const module = "attnlab"
 
-// Every non-test file of the module imports only what the table lets it. Package testing stays out
-// of programs: only packages whose name ends in test may import it.
+// TestLayers checks that every non-test file of the module imports only what the table allows. It
+// also keeps package testing out of programs: only packages whose name ends in test may import it.
 func TestLayers(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -58,7 +58,7 @@ func TestLayers(t *testing.T) {
 				return err
 			}
 			if imp == "testing" && !strings.HasSuffix(path.Base(pkg), "test") {
-				t.Errorf("%s imports package testing, which would become a part of programs", file)
+				t.Errorf("%s imports package testing, which would become part of programs", file)
 			}
 			if own, ok := strings.CutPrefix(imp, module+"/"); ok {
 				internal++
@@ -77,7 +77,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// buildConstraint is the //go:build line of a file.
+// buildConstraint returns the //go:build line of a file.
 func buildConstraint(f *ast.File) string {
 	for _, g := range f.Comments {
 		for _, c := range g.List {
@@ -89,7 +89,7 @@ func buildConstraint(f *ast.File) string {
 	return ""
 }
 
-// The judge itself, on imports that must not be and on some that may.
+// TestJudge checks which imports judge allows.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		pkg, constraint, imp string
@@ -129,6 +129,11 @@ func TestJudge(t *testing.T) {
 		{"harness/run", "", "attn/cases", false},
 		{"harness", "", "attn/cases", true},
 		{"harness", "", "kernels", false},
+		{"harness", "", "harness/verify", true},
+		{"harness", "", "harness/ab", false},
+		{"harness/verify", "", "harness", false},
+		{"harness/ab", "", "harness", true},
+		{"harness/study", "", "harness/ab", true},
 		{"harness/compare", "", "harness/run", true},
 		{"harness/compare", "", "harness/run/runtest", false},
 		{"reports", "", "harness/run", true},
@@ -141,12 +146,30 @@ func TestJudge(t *testing.T) {
 		{"nn", "", "kernels/asm", true},
 		{"nn", "", "kernels/flash", false},
 		{"nn", "", "theory/equations", false},
+		{"lab/command", "", "kernels", false},
+		{"lab/command", "", "kernels/asm", true},
+		{"lab/command", "", "kernels/flash", false},
+		{"lab/command", "", "lab/layer", false},
+		{"lab/command", "", "lab/survey", true},
+		{"lab/command", "", "nn", true},
+		{"lab/layer", "", "nn", true},
+		{"lab/layer", "", "lab/sets", true},
+		{"lab/layer", "", "kernels", false},
+		{"lab/survey", "", "lab/command", false},
+		{"lab/revision", "", "internal/processtest", false},
+		{"lab/revision/revisiontest", "", "internal/processtest", true},
 		{"cmd/benchrun", "", "kernels", true},
+		{"lab/command", "", "attn/attntest", false},
+		{"lab/command", "", "attn/attntest/mutants", false},
+		{"cmd/benchrun", "", "lab/command", true},
 		{"cmd/benchrun", "", "attn/attntest", false},
 		{"cmd/benchrun", "", "attn/attntest/mutants", false},
-		{"cmd/benchrun", "//go:build mutant_causal_off_by_one", "attn/attntest/mutants", true},
-		{"cmd/benchrun", "//go:build !mutant_causal_off_by_one", "attn/attntest/mutants", false},
-		{"harness", "//go:build mutant_causal_off_by_one", "attn/attntest/mutants", false},
+		{"lab/sabotage", "//go:build sabotage", "attn/attntest/mutants", true},
+		{"lab/sabotage", "//go:build !sabotage", "attn/attntest/mutants", false},
+		{"lab/sabotage", "", "attn/attntest/mutants", false},
+		{"lab/sabotage", "//go:build sabotage", "attn/attntest", false},
+		{"lab/command", "//go:build sabotage", "attn/attntest/mutants", false},
+		{"cmd/benchrun", "//go:build sabotage", "attn/attntest/mutants", false},
 		{"somewhere/new", "", "attn", false},
 	} {
 		if err := judge(c.pkg, c.constraint, c.imp); (err == nil) != c.ok {

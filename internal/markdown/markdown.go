@@ -3,9 +3,9 @@ package markdown
 
 import "strings"
 
-// Escape returns what Markdown, in a paragraph, a heading or a cell of a table, shows as the text.
-// Line breaks become spaces. Where the text begins a line, what makes a list or a quote is not
-// escaped.
+// Escape returns the source for a text that Markdown then shows unchanged, in a paragraph, a
+// heading or a cell of a table. Line breaks become spaces. Marks of a list or a quote at the
+// beginning of a line are not escaped.
 func Escape(text string) string { return escaper.Replace(text) }
 
 var escaper = strings.NewReplacer(

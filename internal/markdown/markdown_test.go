@@ -2,7 +2,7 @@ package markdown
 
 import "testing"
 
-// TestEscape checks what Markdown would read into a text.
+// TestEscape checks that characters with a meaning in Markdown are escaped, and others are not.
 func TestEscape(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain, 3.5 % (2 of 3): kernel=flash/isa=go": "plain, 3.5 % (2 of 3): kernel=flash/isa=go",

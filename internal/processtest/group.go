@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Gone demands that no process of a process group runs any more. It waits for those that have been
-// killed; zombies do not run.
+// Gone checks that no process of a process group is running. It waits for killed processes to end.
+// Zombies do not count.
 func Gone(t testing.TB, group int) {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
@@ -23,7 +23,7 @@ func Gone(t testing.TB, group int) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Errorf("of process group %d there still run: %s", group, strings.Join(left, "; "))
+	t.Errorf("processes of group %d are still running: %s", group, strings.Join(left, "; "))
 }
 
 // living lists the processes of a group as the system describes them.

@@ -1,4 +1,4 @@
-// Package processtest is for tests that start processes.
+// Package processtest has helpers for tests that start processes.
 package processtest
 
 import (
@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Needed skips a test that starts processes where this program is emulated: user-mode emulators run
-// it among programs of another machine, cannot run it a second time by its name, and copy a process
-// with many threads in a way that may leave the copy waiting for ever.
+// Needed skips a test that starts processes if this program is emulated. A user-mode emulator runs
+// it among programs of another machine, and cannot run it a second time by its name. It also copies
+// a process with many threads in a way that may leave the copy waiting forever.
 func Needed(t testing.TB) {
 	t.Helper()
 	if self, shell := machine("/proc/self/exe"), machine("/bin/sh"); self != shell && self != elf.EM_NONE && shell != elf.EM_NONE {
@@ -17,7 +17,8 @@ func Needed(t testing.TB) {
 	}
 }
 
-// machine is what a program is for; nothing where there is none, or programs have another format.
+// machine returns the machine that a program is built for. It returns none if there is no program
+// or it has another format.
 func machine(path string) elf.Machine {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -27,7 +28,7 @@ func machine(path string) elf.Machine {
 	return f.Machine
 }
 
-// Self is the path of the program under test, for a test that starts it again.
+// Self returns the path of the program under test, for a test that starts it again.
 func Self(t testing.TB) string {
 	t.Helper()
 	Needed(t)

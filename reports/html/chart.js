@@ -1,4 +1,4 @@
-// What the charts of all pages are made of.
+// The parts of the charts on all pages.
 
 // Numbers for people.
 const digits = (x, n = 3) => String(Number(x.toPrecision(n)));
@@ -38,7 +38,7 @@ const mark = (s, x, y, r = 3.4) => svg("path", {
 	class: s.shape >= shapes.length ? "mark open" : "mark", d: shapes[s.shape % shapes.length](x, y, r),
 });
 
-// One tip for all marks: beside the one under the pointer or in focus.
+// One tip for all marks, beside the mark under the pointer or in focus.
 const tip = byId("tip");
 const showTip = (e, words) => {
 	tip.textContent = words;
@@ -53,7 +53,7 @@ const hideTip = () => { tip.hidden = true; };
 document.addEventListener("keydown", (e) => { if (e.key === "Escape") hideTip(); });
 document.addEventListener("scroll", hideTip, {passive: true});
 
-// A mark that says its value. All marks of a chart are one stop of the Tab key; arrows go from one to the next.
+// A mark that shows its value. All marks of a chart are one stop of the Tab key; arrow keys move between them.
 const speaking = (s, x, y, words, aside) => {
 	const g = svg("g", {tabindex: -1, role: "img", "aria-label": words.replaceAll("\n", ", "), class: hueClass(s) + (aside ? " aside" : "")},
 		svg("circle", {class: "hit", cx: x, cy: y, r: 9}), mark(s, x, y));
@@ -95,7 +95,7 @@ const ticks = (low, high, base) => {
 	return list;
 };
 
-// An empty chart with its axes: where x and y lie, and the picture to draw into. Axes are logarithmic, unless they are said to be linear.
+// An empty chart with its axes: the scales of x and y, and the picture to draw into. Axes are logarithmic unless they say linear.
 const frame = (figure, label, height, x, y) => {
 	const style = getComputedStyle(figure);
 	const width = Math.max(240, figure.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight));

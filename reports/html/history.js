@@ -17,7 +17,7 @@ const drawTrend = (c, number) => {
 	const words = c.steps.map((s) => `${s.change} at ${c.runs[s.begin].commit}`).join(", ");
 	const figure = html("figure", {}, html("figcaption", {}, c.title, html("span", {class: "note"}, words === "" ? c.by : c.by + ": " + words)));
 	byId("figures").append(figure);
-	// A chart spans a tenth of its values at least, so that noise looks as small as it is.
+	// A chart spans at least a tenth of its values, so that small noise looks small.
 	const middle = [...c.values].sort((a, b) => a - b)[c.values.length >> 1];
 	const low = Math.min(0.95 * middle, ...c.values), high = Math.max(1.05 * middle, ...c.values), room = 0.08 * (high - low) || 1;
 	const last = c.runs.length - 1;
@@ -56,7 +56,7 @@ if (cells.length > 0) {
 		const values = [...new Set(cells.map((c) => c.keys[key]))];
 		if (values.length === 1) continue;
 		if (values.every((v) => v !== "" && !isNaN(v))) values.sort((a, b) => a - b);
-		const select = html("select", {}, html("option", {value: ""}, "all"), ...values.map((v) => html("option", {value: "=" + v}, v || "nothing")));
+		const select = html("select", {}, html("option", {value: ""}, "all"), ...values.map((v) => html("option", {value: "=" + v}, v || "none")));
 		select.addEventListener("change", draw);
 		selects.set(key, select);
 		byId("filters").append(html("label", {}, key, select));

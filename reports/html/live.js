@@ -1,6 +1,6 @@
 
-// A page that is served while its run goes on: as the journal grows, the page is fetched again and put in the place of what is shown. What the reader
-// chose - problem, kernels, order, what has the focus, how far tables are scrolled - stays.
+// A page that is served while its run goes on. As the journal grows, the page is fetched again and replaces what is shown. What the reader chose stays:
+// problem, kernels, order, focus, and how far tables are scrolled.
 const live = byId("live");
 const renew = (page) => {
 	const box = document.activeElement.closest("#filters, #legend, #figures");
@@ -21,7 +21,7 @@ const renew = (page) => {
 	if (place >= 0) stops()[place]?.focus({preventScroll: true});
 };
 
-let busy = false, late = false; // an event that comes during a renewal is one more renewal after it
+let busy = false, late = false; // an event during a renewal causes one more renewal
 const events = new EventSource("events?seen=" + live.dataset.seen);
 events.onmessage = async () => {
 	late = true;

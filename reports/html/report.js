@@ -10,10 +10,10 @@ const number = (row, column) => {
 	return s === "" ? NaN : Number(s.replace("Inf", "Infinity"));
 };
 
-// What is drawn against length. A value comes with the ends of its interval where it has one.
+// What is drawn against length. A value has the ends of its interval, or NaN.
 const metrics = [
 	{title: "Time of one call", define: "time", show: seconds, value: (r) => ["ns_median", "ns_lo", "ns_hi"].map((c) => number(r, c) / 1e9)},
-	{title: "Rate, GFLOP/s", define: "rate", show: rate, tick: digits, limit: "peak_gflops", limitName: "what the multiply-add probe reached",
+	{title: "Rate, GFLOP/s", define: "rate", show: rate, tick: digits, limit: "peak_gflops", limitName: "peak: the multiply-add probe",
 		value: (r) => [number(r, "gflops"), number(r, "flop") / number(r, "ns_hi"), number(r, "flop") / number(r, "ns_lo")]},
 	{title: "Fraction of the peak", define: "peak", show: percent, value: (r) => ["peak_frac", "peak_frac_lo", "peak_frac_hi"].map((c) => number(r, c))},
 	{title: "Fraction of the bandwidth", define: "bandwidth", show: percent, value: (r) => [number(r, "bandwidth_frac"), NaN, NaN]},
@@ -40,12 +40,12 @@ const drawMetric = (m, group) => {
 		if (points.length > 0) lines.push({s, points});
 	}
 	if (lines.length === 0 && zeros.length === 0) return;
-	const note = zeros.length > 0 ? [html("span", {class: "note"}, "Not on a logarithmic axis, because zero: " + [...new Set(zeros)].join(", "))] : [];
+	const note = zeros.length > 0 ? [html("span", {class: "note"}, "Zero, so not on this logarithmic axis: " + [...new Set(zeros)].join(", "))] : [];
 	const figure = html("figure", {}, html("figcaption", {}, html("a", {href: "#define-" + m.define}, m.title), ...note));
 	byId("figures").append(figure);
 	if (lines.length === 0) return;
 
-	// The axes stay where they are when a series is switched off.
+	// The axes do not change when a series is switched off.
 	let low = Infinity, high = 0, limit = 0;
 	const lengths = new Set();
 	for (const l of lines) {
@@ -64,7 +64,7 @@ const drawMetric = (m, group) => {
 		{low, high, ticks: ticks(low, high, m.base || 10), show: (v) => (m.tick || m.show)(v)});
 	if (limit > 0) {
 		f.root.append(svg("line", {class: "limit", x1: f.left, x2: f.right, y1: f.Y(limit), y2: f.Y(limit)}),
-			svg("text", {x: f.left + 4, y: f.Y(limit) - 4}, m.one ? "what float32 is entitled to" : m.limitName));
+			svg("text", {x: f.left + 4, y: f.Y(limit) - 4}, m.one ? "the error that float32 may leave" : m.limitName));
 	}
 	const stops = [];
 	for (const {s, points} of lines.filter((l) => shown(l.s))) {
@@ -88,7 +88,7 @@ const drawMetric = (m, group) => {
 	walk(f.root, stops);
 };
 
-// Every cell of the run against what the machine can do.
+// Every point of the run against the limits of the machine.
 const drawRoofline = (group) => {
 	const lines = [];
 	for (const g of data.groups) {
@@ -106,13 +106,13 @@ const drawRoofline = (group) => {
 	let from = Math.min(...all.map((p) => p.x), ...ridges), to = Math.max(...all.map((p) => p.x), ...ridges);
 	[low, high, from, to] = [low / 1.5, high * 1.6, from / 1.6, to * 1.6];
 	const limits = [...data.peaks.map((p) => `${p.label}: ${digits(p.rate, 4)} GFLOP/s`), ...data.bandwidths.map((b) => `${b.label}: ${digits(b.rate, 4)} GB/s`)];
-	const figure = html("figure", {class: "wide"}, html("figcaption", {}, html("a", {href: "#define-intensity"}, "Roofline: GFLOP/s of every cell, by the operations it does for a byte of its operands"),
-		html("span", {class: "note"}, (limits.length > 0 ? "Dashed, " + limits.join("; ") + ". " : "The run knows no limit of this machine. ") + "Pale marks are of other problems than the one chosen.")));
+	const figure = html("figure", {class: "wide"}, html("figcaption", {}, html("a", {href: "#define-intensity"}, "Roofline: GFLOP/s of every point against its operations per byte of operands"),
+		html("span", {class: "note"}, (limits.length > 0 ? "Dashed, " + limits.join("; ") + ". " : "The run measured no limit of this machine. ") + "Pale marks are of the problems that are not chosen.")));
 	byId("figures").append(figure);
 	const f = frame(figure, "Roofline", 360,
 		{low: from, high: to, ticks: ticks(from, to, 10), show: (v) => digits(v), label: "FLOP per byte"},
 		{low, high, ticks: ticks(low, high, 10), show: (v) => digits(v)});
-	const labels = []; // heights that have a text already
+	const labels = []; // heights that already have a text
 	for (const p of data.peaks) {
 		if (p.rate < low) continue;
 		const y = f.Y(p.rate);
@@ -152,7 +152,7 @@ const drawLegend = () => {
 	}));
 };
 
-// Filters. Choosing a value goes to the group that has it and differs least in the rest from the one shown.
+// Filters. Choosing a value shows the group that has it and differs least in the other properties.
 const selects = new Map();
 const only = byId("only").querySelector("input");
 let rows = [...byId("points").tBodies[0].rows];
@@ -181,7 +181,7 @@ const drawFilters = () => {
 		if (values.length === 1 && values[0] === "") continue;
 		const numeric = values.every((v) => v !== "" && !isNaN(v));
 		if (numeric) values.sort((a, b) => a - b);
-		const select = html("select", {}, ...values.map((v) => html("option", {value: v}, v || "nothing")));
+		const select = html("select", {}, ...values.map((v) => html("option", {value: v}, v || "none")));
 		select.disabled = values.length === 1;
 		select.addEventListener("change", () => choose(nearest(group.keys, (g) => g.keys[key] === select.value)));
 		selects.set(key, select);
@@ -203,7 +203,7 @@ new ResizeObserver(() => {
 	draw();
 }).observe(byId("figures"));
 
-// Sorting: by the figures of sweep.csv, not by what is shown of them; what was not measured comes last.
+// Rows are sorted by the figures of sweep.csv, not by the texts shown. Rows without a figure are last.
 const heads = [...byId("points").tHead.rows[0].cells];
 const sortRows = () => {
 	const i = heads.findIndex((th) => th.hasAttribute("aria-sort"));

@@ -1,4 +1,4 @@
-// Package runtest makes run folders whose numbers are known, for the tests of what reads run
+// Package runtest makes run folders with known numbers, for tests of programs that read run
 // folders.
 package runtest
 
@@ -17,21 +17,21 @@ import (
 	"attnlab/harness/run"
 )
 
-// A Model says what to put into a run. The zero Model is the plain case.
+// A Model describes a run. The zero Model is the plain case.
 type Model struct {
-	Samples int                     // a point; 0: 10
-	Masks   []string                // nil: full and causal
-	Passes  []string                // nil: forward
-	Dims    []int                   // nil: 64
-	Threads []int                   // nil: 1
+	Samples int                     // of each point; 0 is 10
+	Masks   []string                // nil is full and causal
+	Passes  []string                // nil is forward
+	Dims    []int                   // nil is 64
+	Threads []int                   // nil is 1
 	Seed    uint64                  // of the noise
-	Slower  func(run.Point) float64 // factor on the time of a point; nil: 1
-	Drop    func(run.Point) bool    // all samples of the point had unequal probes
-	Meta    func(*run.Meta)         // changes what the run says of itself
+	Slower  func(run.Point) float64 // factor on the time of a point; nil is 1
+	Drop    func(run.Point) bool    // reports whether the probes of a point's samples disagree
+	Meta    func(*run.Meta)         // changes run.json
 	Edit    func(*run.Record)       // changes a record before it is written
 }
 
-// A rung is one kernel with the rate that the model gives it and the memory it takes.
+// A rung is one kernel, with its rate and its scratch memory in the model.
 type rung struct {
 	kernel, isa string
 	rate        float64 // FLOP/s
@@ -46,17 +46,17 @@ var rungs = [...]rung{
 	{"linear", "go", 3e9, func(int64) int64 { return 16640 }},
 }
 
-// Machine is the machine that made runs say they were made on.
+// Machine is the machine in run.json.
 var Machine = run.Fingerprint{
 	CPU: "Model CPU @ 2.00GHz", Cores: 2, CPUs: 2, ISA: []string{"go"}, RAM: 8 << 30, OS: "linux", Arch: "amd64", Kernel: "6.1", Go: "go1.26",
 	Caches: []run.Cache{{Name: "L1d", Bytes: 48 << 10}, {Name: "L2", Bytes: 2 << 20}},
 }
 
-// peak is what the probes of the model reach.
+// peak is the rate of the probes in the model, in FLOP/s.
 const peak = 2e10
 
-// Make writes a run of five rungs at four lengths for each problem, the longest of which naive
-// skips and tiled/blas, under a causal mask, fails. Run.Write has been called.
+// Make writes a run of five rungs at four lengths for each problem, and calls Run.Write. At the
+// greatest length naive is skipped, and tiled/blas fails under a causal mask.
 func Make(t testing.TB, dir string, m Model) *run.Run {
 	t.Helper()
 	must := func(err error) {
@@ -150,7 +150,7 @@ func Make(t testing.TB, dir string, m Model) *run.Run {
 	return r
 }
 
-// Edit changes the records of a run that is there, and chains them anew.
+// Edit changes the records of an existing run, and computes their sums again.
 func Edit(t testing.TB, dir string, edit func(*run.Record)) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, run.JournalFile))
@@ -173,7 +173,7 @@ func Edit(t testing.TB, dir string, edit func(*run.Record)) {
 	}
 }
 
-// problems lists the points of a model without their kernels and lengths.
+// problems returns the points of a model, without kernels and lengths.
 func (m *Model) problems() []run.Point {
 	var list []run.Point
 	for _, pass := range m.Passes {

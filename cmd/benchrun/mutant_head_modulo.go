@@ -1,5 +1,0 @@
-//go:build mutant_head_modulo
-
-package main
-
-const mutantName = "head_modulo"
