@@ -68,6 +68,7 @@ func (c *QuickCmd) Run(to streams, lab Lab) error {
 	if err != nil {
 		return err
 	}
+	o.Wide = 0 // the budget is all that was asked for
 	failed := conclude(o, j, to)
 	if err := reports.Write(dir); err != nil {
 		return err
