@@ -16,7 +16,6 @@ import (
 	"attnlab/harness/harnesstest"
 	"attnlab/harness/run"
 	"attnlab/internal/processtest"
-	"attnlab/kernels/naive"
 )
 
 // serverEnv makes the test binary a worker process of the bad server.
@@ -56,48 +55,10 @@ func newClient(t *testing.T) *harness.Client {
 	return c
 }
 
-// An odd kernel is naive under another name, with one difference.
-type odd struct {
-	name    string
-	check   func(p attn.Problem) error           // nil: naive's
-	forward func(a *attn.Args, honest attn.Plan) // nil: naive's
-}
-
-func (k odd) Name() (algo, isa string) { return k.name, "go" }
-
-func (k odd) Check(p attn.Problem, workers int) (int64, error) {
-	n, err := naive.New().Check(p, workers)
-	if err == nil && k.check != nil {
-		err = k.check(p)
-	}
-	return n, err
-}
-
-func (k odd) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
-	if _, err := k.Check(p, team.Workers()); err != nil {
-		return nil, err
-	}
-	honest, err := naive.New().Plan(p, team)
-	return oddPlan{honest, k}, err
-}
-
 // chooses is an odd kernel that names a path.
-type chooses struct{ odd }
+type chooses struct{ harnesstest.Odd }
 
 func (chooses) Path() string { return "exp=reduced" }
-
-type oddPlan struct {
-	attn.Plan
-	k odd
-}
-
-func (p oddPlan) Forward(a *attn.Args) {
-	if p.k.forward == nil {
-		p.Plan.Forward(a)
-		return
-	}
-	p.k.forward(a, p.Plan)
-}
 
 var sink []float32
 
@@ -119,17 +80,17 @@ func badServer() *harness.Server {
 	s := &harness.Server{
 		Effort: harness.Effort{Profile: 500 * time.Millisecond},
 		Kernels: []attn.Kernel{
-			odd{name: "honest"},
-			chooses{odd{name: "chooses"}},
-			odd{name: "crashes", forward: func(*attn.Args, attn.Plan) { panic("lost its head") }},
-			odd{name: "exits", forward: func(*attn.Args, attn.Plan) { os.Exit(7) }},
-			odd{name: "killed", forward: func(*attn.Args, attn.Plan) { kill(); select {} }},
-			odd{name: "hangs", forward: hang},
-			odd{name: "wrong", forward: func(a *attn.Args, honest attn.Plan) { honest.Forward(a); a.Out.Data[0]++ }},
-			odd{name: "lazy", forward: func(*attn.Args, attn.Plan) {}},
-			odd{name: "garbles", forward: func(*attn.Args, attn.Plan) { fmt.Println("hello") }},
-			odd{name: "disturbed", forward: disturbed()},
-			odd{name: "allocates", forward: func(a *attn.Args, honest attn.Plan) { sink = make([]float32, 1000); honest.Forward(a) }},
+			harnesstest.Odd{Algo: "honest"},
+			chooses{harnesstest.Odd{Algo: "chooses"}},
+			harnesstest.Odd{Algo: "crashes", OnForward: func(*attn.Args, attn.Plan) { panic("lost its head") }},
+			harnesstest.Odd{Algo: "exits", OnForward: func(*attn.Args, attn.Plan) { os.Exit(7) }},
+			harnesstest.Odd{Algo: "killed", OnForward: func(*attn.Args, attn.Plan) { kill(); select {} }},
+			harnesstest.Odd{Algo: "hangs", OnForward: hang},
+			harnesstest.Odd{Algo: "wrong", OnForward: func(a *attn.Args, honest attn.Plan) { honest.Forward(a); a.Out.Data[0]++ }},
+			harnesstest.Odd{Algo: "lazy", OnForward: func(*attn.Args, attn.Plan) {}},
+			harnesstest.Odd{Algo: "garbles", OnForward: func(*attn.Args, attn.Plan) { fmt.Println("hello") }},
+			harnesstest.Odd{Algo: "disturbed", OnForward: disturbed()},
+			harnesstest.Odd{Algo: "allocates", OnForward: func(a *attn.Args, honest attn.Plan) { sink = make([]float32, 1000); honest.Forward(a) }},
 		},
 		Probes: func(run.Point) harness.Probes {
 			return harness.Probes{Peak: func(n int) int64 { return 2 * spin(n) }, Read: func(x []float32) float32 { return x[0] }}

@@ -14,6 +14,7 @@ import (
 	"attnlab/attn"
 	"attnlab/attn/cases"
 	"attnlab/harness"
+	"attnlab/harness/harnesstest"
 	"attnlab/harness/profile"
 	"attnlab/harness/run"
 	"attnlab/internal/processtest"
@@ -286,7 +287,7 @@ func TestSweepOverBadKernels(t *testing.T) {
 	}
 }
 
-var _ attn.Kernel = odd{}
+var _ attn.Kernel = harnesstest.Odd{}
 
 // TestClientProfile checks that a profile names functions of the kernel, and that a kernel that
 // crashes is an error.

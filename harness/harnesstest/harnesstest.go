@@ -1,5 +1,5 @@
-// Package harnesstest has a Worker that answers at once, for tests of what sweeps and comparisons
-// do with answers.
+// Package harnesstest has, for tests, a Worker that answers at once and kernels that are odd in one
+// way.
 package harnesstest
 
 import (

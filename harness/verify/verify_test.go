@@ -9,6 +9,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
+	"attnlab/harness/harnesstest"
 	"attnlab/harness/verify"
 	"attnlab/kernels"
 	"attnlab/kernels/naive"
@@ -76,32 +77,32 @@ func TestTryFindsInexactClaims(t *testing.T) {
 		c    cases.Case
 		want string
 	}{
-		{"refuses two abilities together", odd{check: func(p attn.Problem) error {
+		{"refuses two abilities together", harnesstest.Odd{OnCheck: func(p attn.Problem) error {
 			if both(p) {
 				return fmt.Errorf("x: %w", attn.ErrUnsupported)
 			}
 			return nil
 		}}, biased, "each of which it accepts alone"},
-		{"accepts together what it refuses alone", odd{check: func(p attn.Problem) error {
+		{"accepts together what it refuses alone", harnesstest.Odd{OnCheck: func(p attn.Problem) error {
 			if p.Score.Terms != 0 && !both(p) {
 				return fmt.Errorf("x: %w", attn.ErrUnsupported)
 			}
 			return nil
 		}}, biased, "which it refuses alone"},
-		{"refuses as malformed", odd{check: func(p attn.Problem) error {
+		{"refuses as malformed", harnesstest.Odd{OnCheck: func(p attn.Problem) error {
 			if p.Score.Terms != 0 {
 				return errors.New("x: bad problem")
 			}
 			return nil
 		}}, biased, "as malformed"},
-		{"plans what it does not check", disagreeing{odd{}}, plain, "they must agree"},
+		{"plans what it does not check", disagreeing{harnesstest.Odd{}}, plain, "they must agree"},
 	} {
 		f := verify.Try(c.k, c.c)
 		if f.Right() || !math.IsInf(f.Worst, 1) || !strings.Contains(f.Note, c.want) {
 			t.Errorf("%s: %+v", c.what, f)
 		}
 	}
-	refused := verify.Try(odd{check: func(p attn.Problem) error {
+	refused := verify.Try(harnesstest.Odd{OnCheck: func(p attn.Problem) error {
 		if p.Score.Terms != 0 {
 			return fmt.Errorf("x: %w", attn.ErrUnsupported)
 		}
@@ -113,64 +114,26 @@ func TestTryFindsInexactClaims(t *testing.T) {
 }
 
 // disagreeing plans what its Check refuses.
-type disagreeing struct{ odd }
+type disagreeing struct{ harnesstest.Odd }
 
 func (disagreeing) Check(attn.Problem, int) (int64, error) { return 0, attn.ErrUnsupported }
 
 func (k disagreeing) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
-	return k.odd.Plan(p, team)
+	return k.Odd.Plan(p, team)
 }
 
 // TestTryFindsWrongNumbers checks that a wrong element and an answer that was not written are
 // found.
 func TestTryFindsWrongNumbers(t *testing.T) {
-	for _, k := range []odd{
-		{name: "wrong", forward: func(a *attn.Args, honest attn.Plan) { honest.Forward(a); a.Out.Data[0]++ }},
-		{name: "lazy", forward: func(*attn.Args, attn.Plan) {}},
+	for _, k := range []harnesstest.Odd{
+		{Algo: "wrong", OnForward: func(a *attn.Args, honest attn.Plan) { honest.Forward(a); a.Out.Data[0]++ }},
+		{Algo: "lazy", OnForward: func(*attn.Args, attn.Plan) {}},
 	} {
 		if f := verify.Try(k, cases.Core()[0]); f.Right() {
-			t.Errorf("%s is found right: %+v", k.name, f)
+			t.Errorf("%s is found right: %+v", k.Algo, f)
 		}
 	}
 	if (verify.Finding{Worst: math.NaN()}).Right() {
 		t.Error("NaN is right")
 	}
-}
-
-// An odd kernel is naive with one difference.
-type odd struct {
-	name    string
-	check   func(p attn.Problem) error           // nil: naive's
-	forward func(a *attn.Args, honest attn.Plan) // nil: naive's
-}
-
-func (k odd) Name() (algo, isa string) { return k.name, "go" }
-
-func (k odd) Check(p attn.Problem, workers int) (int64, error) {
-	n, err := naive.New().Check(p, workers)
-	if err == nil && k.check != nil {
-		err = k.check(p)
-	}
-	return n, err
-}
-
-func (k odd) Plan(p attn.Problem, team *attn.Team) (attn.Plan, error) {
-	if _, err := k.Check(p, team.Workers()); err != nil {
-		return nil, err
-	}
-	honest, err := naive.New().Plan(p, team)
-	return oddPlan{honest, k}, err
-}
-
-type oddPlan struct {
-	attn.Plan
-	k odd
-}
-
-func (p oddPlan) Forward(a *attn.Args) {
-	if p.k.forward == nil {
-		p.Plan.Forward(a)
-		return
-	}
-	p.k.forward(a, p.Plan)
 }

@@ -10,6 +10,7 @@ import (
 
 	"attnlab/attn"
 	"attnlab/attn/cases"
+	"attnlab/harness/harnesstest"
 	"attnlab/harness/verify"
 )
 
@@ -39,7 +40,7 @@ func list() []cases.Case {
 
 func named(names ...string) (list []attn.Kernel) {
 	for _, n := range names {
-		list = append(list, odd{name: n})
+		list = append(list, harnesstest.Odd{Algo: n})
 	}
 	return list
 }

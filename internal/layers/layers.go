@@ -53,6 +53,7 @@ var table = []rule{
 	{"harness/ab", []string{"harness", "harness/run", "harness/stats"}},
 	{"harness/study", []string{"harness/ab", "harness/run", "harness/stats"}},
 	{"harness/...", []string{"attn", "attn/oracle", "attn/cases", "harness/..."}},
+	{"harness/harnesstest", []string{"attn", "attn/oracle", "harness", "harness/run", "kernels/naive"}},
 	{"harness/gate", []string{"harness/...", "internal/markdown"}},
 	{"reports/...", []string{"harness/run", "harness/stats", "harness/history", "internal/canvas", "internal/markdown"}},
 
