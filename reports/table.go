@@ -16,13 +16,7 @@ import (
 func Table(w io.Writer, r *run.Run) error {
 	var b strings.Builder
 	rows := r.Rows()
-	for i, g := range groups(rows) {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "%s: time of one call\n", g.title())
-		g.writeText(&b)
-	}
+	b.WriteString(Times(rows))
 	if header, lines := costTable(r); len(lines) > 0 {
 		b.WriteString("\nWhat features cost: speed relative to the point without them, round by round\n")
 		align(&b, append([][]string{header}, lines...), 3)
@@ -41,6 +35,19 @@ func Table(w io.Writer, r *run.Run) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// Times returns the tables of Table that have a line for each kernel, with its times.
+func Times(rows []run.Row) string {
+	var b strings.Builder
+	for i, g := range groups(rows) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s: time of one call\n", g.title())
+		g.writeText(&b)
+	}
+	return b.String()
 }
 
 // A column of the text table shows one figure of a series.
