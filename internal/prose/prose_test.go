@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"attnlab/internal/docs"
 )
 
 var under = flag.String("under", "../..", "check the files below this folder")
@@ -108,47 +110,38 @@ func tabs(source []byte, offset int) int {
 	return bytes.Count(source[bytes.LastIndexByte(source[:offset], '\n')+1:offset], []byte("\t"))
 }
 
-// markdownFile checks a page outside its code; tables may be wider.
+// markdownFile checks a page outside its code and its tables.
 func markdownFile(file string) ([]finding, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	var found []finding
-	var paragraph []string
-	start, code := 0, false
-	end := func() {
-		for _, text := range read(strings.Join(paragraph, " "), false) {
-			found = append(found, finding{start, text})
-		}
-		paragraph = nil
-	}
-	for i, line := range strings.Split(string(data), "\n") {
-		trimmed := strings.TrimSpace(line)
-		if strings.HasPrefix(trimmed, "```") {
-			code = !code
-			end()
+	for _, b := range docs.Parse(string(data)) {
+		if b.Kind == docs.Code || b.Kind == docs.Table {
 			continue
 		}
-		if code {
-			continue
-		}
-		table := strings.HasPrefix(trimmed, "|")
-		if text := width(line); text != "" && !table {
-			found = append(found, finding{i + 1, text})
-		}
-		if trimmed == "" || table || strings.HasPrefix(trimmed, "- ") || strings.HasPrefix(trimmed, "#") {
-			end()
-			if trimmed == "" || table {
-				continue
+		var item []string // of a list, or the whole block
+		start := b.Line
+		end := func() {
+			for _, text := range read(strings.Join(item, " "), false) {
+				found = append(found, finding{start, text})
 			}
+			item = nil
 		}
-		if paragraph == nil {
-			start = i + 1
+		for i, line := range strings.Split(b.Text, "\n") {
+			if text := width(line); text != "" {
+				found = append(found, finding{b.Line + i, text})
+			}
+			line = strings.TrimSpace(line)
+			if strings.HasPrefix(line, "- ") {
+				end()
+				start = b.Line + i
+			}
+			item = append(item, line)
 		}
-		paragraph = append(paragraph, trimmed)
+		end()
 	}
-	end()
 	return found, nil
 }
 
