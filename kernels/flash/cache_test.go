@@ -16,6 +16,7 @@ func TestSmallCache(t *testing.T) {
 	}
 	for _, l := range asmtest.All(t) {
 		if l.Core {
+			t.Logf("SKIPPED: %s: the suite once more, for the sets that run more than its core", l.Name)
 			continue
 		}
 		t.Run(l.Name, func(t *testing.T) {
