@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# How often is benchrun ab wrong on this machine? Runs it RUNS times on the same code, and as often on
-# code that is 3 and 5 % slower. Prints a table with Wilson's 95 % intervals. With NEIGHBOURS it runs
-# the same code alone, while as many processes keep a CPU busy each: the first CPUs, since samples on
-# one thread are taken on the last. Each verdict goes to standard error at once.
+# How often is benchrun ab wrong on this machine? Runs it RUNS times on the same code, and as often
+# on code that is 3 and 5 % slower. Prints a table with Wilson's 95 % intervals. With NEIGHBOURS it
+# runs the same code alone, while as many processes keep a CPU busy each: the first CPUs, since
+# samples on one thread are taken on the last. Each verdict goes to standard error at once.
 #
 #	.ci/measure/rates.sh [RUNS [NEIGHBOURS]] > table.md
 set -euo pipefail
