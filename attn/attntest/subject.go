@@ -8,10 +8,11 @@
 //
 // # Values
 //
-// Every case of package cases that the claims cover is compared with the float64 oracle, in units
-// of the tolerance that float32 arithmetic is entitled to. Outputs, padding and scratch hold NaN
-// beforehand, and only the outputs may change. Far from 0 that tolerance accepts anything, so
-// scores there are compared with the tolerance of the same scores near 0.
+// Cases of package cases that the claims cover are compared with the float64 oracle, in units of
+// the tolerance that float32 arithmetic is entitled to: the core and a third of the others, or all
+// of them with -whole. Outputs, padding and scratch hold NaN beforehand, and only the outputs may
+// change. Far from 0 that tolerance accepts anything, so scores there are compared with the
+// tolerance of the same scores near 0.
 //
 // # Claims
 //
