@@ -12,13 +12,15 @@ import (
 	"attnlab/attn/oracle"
 )
 
-// whole makes the suite take every case; by default it takes the core and every third other case.
+// whole makes the suite take every case, also where Options.Core is set; by default it takes the
+// core and every third other case.
 var whole = flag.Bool("whole", false, "conformance suite: every case, not the core and a third of the others")
 
 // Run runs the suite. With -short it tests an eighth of the core cases, and a quarter of the other
 // checks on fewer calls; with Options.Core too, a sixteenth and an eighth.
 func Run(t *testing.T, k attn.Kernel, claims attn.Needs, o Options) {
 	algo, isa := k.Name()
+	o.Core = o.Core && !*whole
 	s := &Subject{Kernel: k, Claims: claims, Options: o, Short: o.Core || testing.Short()}
 	nthCase, nthCheck := uint64(1), 1
 	if testing.Short() {
