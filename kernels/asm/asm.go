@@ -102,6 +102,7 @@ type Ops struct {
 	Panel  PanelOps
 	Edit   EditOps
 	Back   BackOps
+	Recur  RecurOps
 	Decode DecodeOps
 	Vector VectorOps
 	Probe  ProbeOps
@@ -172,10 +173,11 @@ type BackOps struct {
 	// DScore computes P[j][lane] *= Σ_c V[j][c] Dot[c][lane] - Sub[lane].
 	DScore func(*DScore)
 	// Outer computes X[j][c] += Σ_lane P[j][lane] Y[lane][c] over Width lanes, for N rows and C
-	// columns. If there is a Scale, it then multiplies row j by Scale[j].
+	// columns. If there is a Keep, it first multiplies row j by Keep[j]; if there is a Scale, it
+	// multiplies it by Scale[j] at the end.
 	Outer func(*Outer)
-	// OuterT is Outer with P transposed, and without Fresh and Scale: X[j][c] += Σ_lane P[lane][j]
-	// Y[lane][c], with N numbers in a row of P.
+	// OuterT is Outer with P transposed: X[j][c] += Σ_lane P[lane][j] Y[lane][c], with N numbers in
+	// a row of P.
 	OuterT func(*Outer)
 	// Inner computes to[i] = Σ_c x[i][c] y[i][c] over d columns.
 	Inner func(to []float32, x, y Rows, d int)
@@ -214,6 +216,16 @@ type VectorOps struct {
 	// Inverse computes to[i] = 1/from[i], or 0 where that would be +Inf. It reports whether all
 	// numbers of from are finite. to is as long as from, and may be from.
 	Inverse func(to, from []float32) (finite bool)
+	// Exp computes to[i] = e^from[i], within 2 ulp: +Inf above the range of a float32, and 0 below
+	// 2^-125 or less. NaN stays NaN. to is as long as from, and may be from.
+	Exp func(to, from []float32)
+	// Scale computes to[i][c] = by[i] x[i][c] for len(by) rows of d columns. to may be x.
+	Scale func(to, x Rows, by []float32, d int)
+	// Times computes to[i][c] = x[i][c] y[i][c] for n rows of d columns. to may be x or y.
+	Times func(to, x, y Rows, n, d int)
+	// Over computes to[i][c] = x[i][c] / y[i][c] for n rows of d columns. It is within 1 ulp if x
+	// is finite and y and the result are from 2^-100 to 2^100. to may be x or y.
+	Over func(to, x, y Rows, n, d int)
 	// Elu computes to[i] = from[i]+1 above 0, e^from[i] elsewhere, or 0 where that is below 2^-125.
 	// to is as long as from, and may be from. It also prefetches len(from) numbers starting at
 	// ahead, which need not exist.
@@ -237,6 +249,9 @@ type ProbeOps struct {
 	// Read reads all of x and returns a number that depends on each element. It measures the
 	// bandwidth of memory; Streamed's is the fastest.
 	Read func(x []float32) float32
+	// Update multiplies all of x by 1 in place, so it reads and writes each element and changes
+	// none but signalling NaNs. It measures the bandwidth that is left to a state in memory.
+	Update func(x []float32)
 }
 
 // Normal reports whether a factor keeps its precision as a float32. The portable loops compute with

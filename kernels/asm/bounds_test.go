@@ -65,8 +65,8 @@ func TestBounds(t *testing.T) {
 				t.Logf("%-18s at most %8d multiply-adds, %8d bytes", loop, c.worst[loop].Products, c.worst[loop].Bytes)
 			}
 			want := []string{
-				"Add", "Cap", "DScore", "Dot", "Elu", "Exp", "Finite", "Flash", "Hide", "Inner", "Inverse", "Load", "Mix", "Narrow", "Outer", "OuterT", "Raise", "Rotate",
-				"ScaleKeys", "Score", "Slope", "Store", "Sum", "Top", "Weigh", "Widen",
+				"Add", "Cap", "DScore", "Dot", "Elu", "Exp", "Fade", "Finite", "Flash", "Hide", "Inner", "Inverse", "Load", "Mix", "Narrow", "Natural", "Outer", "OuterT",
+				"Over", "Products", "Raise", "Rotate", "Scale", "ScaleKeys", "Score", "Slope", "Solve", "Step", "Store", "Sum", "Times", "Top", "Update", "Weigh", "Widen",
 			}
 			if packs(o) { // then it packs wherever it can
 				want = slices.DeleteFunc(want, func(loop string) bool { return loop == "DScore" })
@@ -185,4 +185,21 @@ func work(t *testing.T, c *calls, o *asm.Ops) {
 	o.Vector.Finite(make([]float32, 1<<22))
 	c.while = "Inverse of many"
 	o.Vector.Inverse(make([]float32, 1<<20), make([]float32, 1<<20))
+	c.while = "many powers of e"
+	o.Vector.Exp(make([]float32, 1<<20), make([]float32, 1<<20))
+	c.while = "Update of many"
+	o.Probe.Update(make([]float32, 1<<20))
+	for _, cols := range []int{128, 100_000} {
+		c.while = fmt.Sprintf("a chunk of %d columns", cols)
+		const n = 64
+		x := asm.Rows{Data: make([]float32, n*cols), Stride: cols}
+		weights, y := make([]float32, n*n), make([]float32, n)
+		o.Recur.Solve(&asm.Solve{Panel: asm.Panel{Lanes: n, N: n, P: weights}, C: cols, X: x.Data, XStride: cols, V: x})
+		o.Recur.Step(&asm.Step{N: n, C: cols, X: x.Data, XStride: cols, W: y, K: y, U: make([]float32, cols), Y: make([]float32, cols)})
+		o.Recur.Fade(&asm.Fade{Panel: asm.Panel{Lanes: n, Width: n, N: n, P: weights}, From: asm.Rows{Data: weights, Stride: n}})
+		o.Recur.Products(x, x, n, cols)
+		o.Vector.Scale(x, x, y, cols)
+		o.Vector.Times(x, x, x, n, cols)
+		o.Vector.Over(x, x, x, n, cols)
+	}
 }

@@ -181,6 +181,7 @@ type Outer struct {
 	XStride int
 	Y       LineBlock // a row for each lane
 	Fresh   bool      // the old X counts as 0
+	Keep    []float32 // [N]: factor of a row of the old X; nil is 1
 	Scale   []float32 // [N]: factor of a row of X, applied last; nil is 1
 	Lift    int       // P is too large by this power of two, and sums are divided by it
 	Stream

@@ -212,9 +212,27 @@ func (c counting) cost(name string) func(args []reflect.Value) Call {
 		return func(a []reflect.Value) Call { return Call{loop, 0, 6 * c.vec * i(a[2]), false} }
 	case "Inverse":
 		return func(a []reflect.Value) Call { return call(false, 0, 2*c.vec*i(a[2])) }
-	case "Elu":
+	case "Solve":
+		return func(a []reflect.Value) Call {
+			n, cols := i(a[8]), i(a[9])
+			return call(cols <= c.vec, n*n*cols/2, 3*n*cols+n*n)
+		}
+	case "Step":
+		return func(a []reflect.Value) Call {
+			n, cols := i(a[7]), i(a[8])
+			return call(cols <= c.vec, 2*n*cols, n*cols+3*n+2*cols)
+		}
+	case "Fade":
+		return func(a []reflect.Value) Call { return call(false, 0, 2*i(a[4])*i(a[5])*c.vec) }
+	case "Products":
+		return func(a []reflect.Value) Call { return call(false, 0, 2*i(a[4])*i(a[5])) }
+	case "Scale":
+		return func(a []reflect.Value) Call { return call(i(a[5]) == 1, 0, 2*i(a[5])*i(a[6])) }
+	case "Times", "Over":
+		return func(a []reflect.Value) Call { return call(i(a[6]) == 1, 0, 3*i(a[6])*i(a[7])) }
+	case "Elu", "Natural":
 		return func(a []reflect.Value) Call { return call(false, 0, 2*i(a[2])) }
-	case "Finite", "Read":
+	case "Finite", "Read", "Update":
 		return func(a []reflect.Value) Call { return call(false, 0, i(a[1])*c.probe.perRead) }
 	case "Rotate", "RotatePairs":
 		return func(a []reflect.Value) Call { return call(false, 4*i(a[3]), 4*i(a[3])) }

@@ -147,6 +147,7 @@ func products() []guardedLoop {
 		{"Slope", func(o *Ops, p *operands) { o.Edit.Slope(p.edit()) }, weights},
 		{"Hide", func(o *Ops, p *operands) { o.Edit.Hide(p.edit()) }, weights},
 		{"Outer", func(o *Ops, p *operands) { o.Back.Outer(p.outer()) }, sums},
+		{"OuterKept", func(o *Ops, p *operands) { o.Back.Outer(kept(p.outer())) }, sums},
 		{"OuterOfNone", func(o *Ops, p *operands) { o.Back.Outer(none(p.outer())) }, sums},
 		{"Inner", inOrder, references},
 		{"OuterT", transposedOuter, func(p *operands) (Rows, int) { return Rows{Data: p.O, Stride: p.C}, p.C }},
@@ -155,6 +156,12 @@ func products() []guardedLoop {
 
 // inOrder runs Inner on rows of K and of V, at most as many as there are lanes.
 func inOrder(o *Ops, p *operands) { o.Back.Inner(p.M[:min(p.N, p.Width)], p.K, p.V, min(p.D, p.C)) }
+
+// kept uses the factors of Outer for the old result too.
+func kept(p *Outer) *Outer {
+	p.Keep = p.Scale
+	return p
+}
 
 // none takes all lanes from Outer, so that it only scales or clears the old result.
 func none(p *Outer) *Outer {

@@ -19,6 +19,7 @@ type loops struct {
 	powers    []powerLoops   // by Path.Exp
 	reading   []readingLoops // by Reading.Hint
 	back      backLoops
+	recur     recurLoops
 	decode    decodeLoops
 	edits     editLoops
 	vector    vectorLoops
@@ -40,6 +41,8 @@ type readingLoops struct {
 	dot  []func(*Dot)  // by type of cells
 	sum  []func(*Walk) // by type of cells
 	read func(x *float32, rounds, ahead int, sum *float32)
+	// update multiplies by 1 in place.
+	update func(x *float32, rounds, ahead int)
 }
 
 // native returns the set that makes the loops of an instruction set, or nil if this build has none.
@@ -124,6 +127,7 @@ func (l *loops) tuned(t Tuning, power *powerLoops, r Reading) *Ops {
 	l.setPanel(o, power)
 	l.setEdit(o)
 	l.setBack(o)
+	l.setRecur(o)
 	l.setDecode(o, power, r.Hint)
 	l.setVector(o)
 	l.setProbe(o, r.Hint)

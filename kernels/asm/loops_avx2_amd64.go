@@ -71,6 +71,27 @@ func avx2Outer(p *Outer)
 func avx2OuterT(p *Outer)
 
 //go:noescape
+func avx2Solve(x, v *float32, xStride, vStride int, p *float32, lanes int, keep, beta *float32, n, c int)
+
+//go:noescape
+func avx2Fade(p, from *float32, pStride, fromStride, n, vectors int, alpha, unit, last *float32, strict int)
+
+//go:noescape
+func avx2Step(x *float32, xStride int, w, k, keep, u, y *float32, n, c, ahead int)
+
+//go:noescape
+func avx2Products(to, from *float32, toStride, fromStride, n, d int) (rows int)
+
+//go:noescape
+func avx2Scale(to, x, by *float32, toStride, xStride, n, d int)
+
+//go:noescape
+func avx2Times(to, x, y *float32, toStride, xStride, yStride, n, d int)
+
+//go:noescape
+func avx2Over(to, x, y *float32, toStride, xStride, yStride, n, d int)
+
+//go:noescape
 func avx2Widen(to *float32, from *Cells, n, d int)
 
 //go:noescape
@@ -90,6 +111,9 @@ func avx2NarrowBF16(to *uint16, from *float32, vectors int)
 
 //go:noescape
 func avx2Elu(to, from *float32, n int, ahead uintptr)
+
+//go:noescape
+func avx2Natural(to, from *float32, n int)
 
 //go:noescape
 func avx2Cap(p *Edit, from, to int, scale float32)
@@ -190,6 +214,12 @@ func avx2ReadNonTemporal(x *float32, rounds, ahead int, sum *float32)
 //go:noescape
 func avx2ReadTemporal(x *float32, rounds, ahead int, sum *float32)
 
+//go:noescape
+func avx2UpdateNonTemporal(x *float32, rounds, ahead int)
+
+//go:noescape
+func avx2UpdateTemporal(x *float32, rounds, ahead int)
+
 // avx2 are the loops of this file, by the number of vectors in use where there are several.
 var avx2 = loops{
 	isa: "avx2", vec: 8, keys: 4, vecs: 3,
@@ -209,19 +239,26 @@ var avx2 = loops{
 		weighSums: []func(p *Weigh, from, vectors int) int{avx2WeighSumsNonTemporal, avx2WeighSumsTemporal},
 	}},
 	reading: []readingLoops{{
-		dot:  []func(*Dot){avx2DotNonTemporal, avx2DotF16NonTemporal, avx2DotBF16NonTemporal, avx2DotI8NonTemporal},
-		sum:  []func(*Walk){avx2SumNonTemporal, avx2SumF16NonTemporal, avx2SumBF16NonTemporal, avx2SumI8NonTemporal},
-		read: avx2ReadNonTemporal,
+		dot:    []func(*Dot){avx2DotNonTemporal, avx2DotF16NonTemporal, avx2DotBF16NonTemporal, avx2DotI8NonTemporal},
+		sum:    []func(*Walk){avx2SumNonTemporal, avx2SumF16NonTemporal, avx2SumBF16NonTemporal, avx2SumI8NonTemporal},
+		read:   avx2ReadNonTemporal,
+		update: avx2UpdateNonTemporal,
 	}, {
-		dot:  []func(*Dot){avx2DotTemporal, avx2DotF16Temporal, avx2DotBF16Temporal, avx2DotI8Temporal},
-		sum:  []func(*Walk){avx2SumTemporal, avx2SumF16Temporal, avx2SumBF16Temporal, avx2SumI8Temporal},
-		read: avx2ReadTemporal,
+		dot:    []func(*Dot){avx2DotTemporal, avx2DotF16Temporal, avx2DotBF16Temporal, avx2DotI8Temporal},
+		sum:    []func(*Walk){avx2SumTemporal, avx2SumF16Temporal, avx2SumBF16Temporal, avx2SumI8Temporal},
+		read:   avx2ReadTemporal,
+		update: avx2UpdateTemporal,
 	}},
 	back: backLoops{
 		dscore: []func(*DScore){avx2DScore1, avx2DScore2, avx2DScore3},
 		outer:  outerLoop{6, 16, 1, avx2Outer},
 		outerT: outerLoop{6, 16, 1, avx2OuterT},
 		inner:  avx2Inner,
+	},
+	recur: recurLoops{solve: avx2Solve,
+		step:     avx2Step,
+		fade:     avx2Fade,
+		products: avx2Products,
 	},
 	decode: decodeLoops{
 		scale:    avx2ScaleKeys,
@@ -238,6 +275,10 @@ var avx2 = loops{
 		finite:      avx2Finite,
 		inverse:     avx2Inverse,
 		elu:         avx2Elu,
+		natural:     avx2Natural,
+		scale:       avx2Scale,
+		times:       avx2Times,
+		over:        avx2Over,
 		rotate:      avx2Rotate,
 		rotatePairs: avx2RotatePairs,
 		widen:       []func(to *float32, from *Cells, n, d int){avx2Widen, avx2WidenF16, avx2WidenBF16, avx2WidenI8},

@@ -9655,3 +9655,52 @@ read:
 	VMOVUPS Y0, (DX)
 	VZEROUPPER
 	RET
+
+// func UPDATE(x *float32, rounds, ahead int)
+//
+//	for i := range 64 * rounds {
+//		x[i] *= 1
+//	}
+TEXT UPDATE(SB), NOSPLIT, $0-24
+	MOVQ x+0(FP), DI
+	MOVQ rounds+8(FP), CX
+	MOVQ ahead+16(FP), R12
+	VMOVUPS one<>(SB), Y8
+page:
+	PREFETCHT1 28672(DI)
+	MOVQ $16, R11
+	PCALIGN $64
+round:
+#ifdef HINTREAD
+	HINT (DI)(R12*1)
+	HINT 64(DI)(R12*1)
+	HINT 128(DI)(R12*1)
+	HINT 192(DI)(R12*1)
+#endif
+	VMULPS (DI), Y8, Y0
+	VMULPS 32(DI), Y8, Y1
+	VMULPS 64(DI), Y8, Y2
+	VMULPS 96(DI), Y8, Y3
+	VMULPS 128(DI), Y8, Y4
+	VMULPS 160(DI), Y8, Y5
+	VMULPS 192(DI), Y8, Y6
+	VMULPS 224(DI), Y8, Y7
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VMOVUPS Y6, 192(DI)
+	VMOVUPS Y7, 224(DI)
+	ADDQ $256, DI
+	ADDQ $-1, CX
+	CMPQ CX, $1
+	JLT done
+	ADDQ $-1, R11
+	CMPQ R11, $1
+	JGE round
+	JMP page
+done:
+	VZEROUPPER
+	RET

@@ -86,6 +86,27 @@ func avx512Outer(p *Outer)
 func avx512OuterT(p *Outer)
 
 //go:noescape
+func avx512Solve(x, v *float32, xStride, vStride int, p *float32, lanes int, keep, beta *float32, n, c int)
+
+//go:noescape
+func avx512Fade(p, from *float32, pStride, fromStride, n, vectors int, alpha, unit, last *float32, strict int)
+
+//go:noescape
+func avx512Step(x *float32, xStride int, w, k, keep, u, y *float32, n, c, ahead int)
+
+//go:noescape
+func avx512Products(to, from *float32, toStride, fromStride, n, d int) (rows int)
+
+//go:noescape
+func avx512Scale(to, x, by *float32, toStride, xStride, n, d int)
+
+//go:noescape
+func avx512Times(to, x, y *float32, toStride, xStride, yStride, n, d int)
+
+//go:noescape
+func avx512Over(to, x, y *float32, toStride, xStride, yStride, n, d int)
+
+//go:noescape
 func avx512Widen(to *float32, from *Cells, n, d int)
 
 //go:noescape
@@ -105,6 +126,9 @@ func avx512NarrowBF16(to *uint16, from *float32, vectors int)
 
 //go:noescape
 func avx512Elu(to, from *float32, n int, ahead uintptr)
+
+//go:noescape
+func avx512Natural(to, from *float32, n int)
 
 //go:noescape
 func avx512Cap(p *Edit, from, to int, scale float32)
@@ -217,6 +241,12 @@ func avx512ReadNonTemporal(x *float32, rounds, ahead int, sum *float32)
 //go:noescape
 func avx512ReadTemporal(x *float32, rounds, ahead int, sum *float32)
 
+//go:noescape
+func avx512UpdateNonTemporal(x *float32, rounds, ahead int)
+
+//go:noescape
+func avx512UpdateTemporal(x *float32, rounds, ahead int)
+
 // avx512 are the loops of this file, by the number of vectors in use where there are several.
 var avx512 = loops{
 	isa: "avx512", vec: 16, keys: 8, vecs: 3,
@@ -244,19 +274,26 @@ var avx512 = loops{
 		weighSums: []func(p *Weigh, from, vectors int) int{avx512WeighSumsFlooredNonTemporal, avx512WeighSumsFlooredTemporal},
 	}},
 	reading: []readingLoops{{
-		dot:  []func(*Dot){avx512DotNonTemporal, avx512DotF16NonTemporal, avx512DotBF16NonTemporal, avx512DotI8NonTemporal},
-		sum:  []func(*Walk){avx512SumNonTemporal, avx512SumF16NonTemporal, avx512SumBF16NonTemporal, avx512SumI8NonTemporal},
-		read: avx512ReadNonTemporal,
+		dot:    []func(*Dot){avx512DotNonTemporal, avx512DotF16NonTemporal, avx512DotBF16NonTemporal, avx512DotI8NonTemporal},
+		sum:    []func(*Walk){avx512SumNonTemporal, avx512SumF16NonTemporal, avx512SumBF16NonTemporal, avx512SumI8NonTemporal},
+		read:   avx512ReadNonTemporal,
+		update: avx512UpdateNonTemporal,
 	}, {
-		dot:  []func(*Dot){avx512DotTemporal, avx512DotF16Temporal, avx512DotBF16Temporal, avx512DotI8Temporal},
-		sum:  []func(*Walk){avx512SumTemporal, avx512SumF16Temporal, avx512SumBF16Temporal, avx512SumI8Temporal},
-		read: avx512ReadTemporal,
+		dot:    []func(*Dot){avx512DotTemporal, avx512DotF16Temporal, avx512DotBF16Temporal, avx512DotI8Temporal},
+		sum:    []func(*Walk){avx512SumTemporal, avx512SumF16Temporal, avx512SumBF16Temporal, avx512SumI8Temporal},
+		read:   avx512ReadTemporal,
+		update: avx512UpdateTemporal,
 	}},
 	back: backLoops{
 		dscore: []func(*DScore){avx512DScore1, avx512DScore2, avx512DScore3},
 		outer:  outerLoop{6, 64, 2, avx512Outer},
 		outerT: outerLoop{6, 64, 2, avx512OuterT},
 		inner:  avx512Inner,
+	},
+	recur: recurLoops{solve: avx512Solve,
+		step:     avx512Step,
+		fade:     avx512Fade,
+		products: avx512Products,
 	},
 	decode: decodeLoops{
 		scale:    avx512ScaleKeys,
@@ -273,6 +310,10 @@ var avx512 = loops{
 		finite:      avx512Finite,
 		inverse:     avx512Inverse,
 		elu:         avx512Elu,
+		natural:     avx512Natural,
+		scale:       avx512Scale,
+		times:       avx512Times,
+		over:        avx512Over,
 		rotate:      avx512Rotate,
 		rotatePairs: avx512RotatePairs,
 		widen:       []func(to *float32, from *Cells, n, d int){avx512Widen, avx512WidenF16, avx512WidenBF16, avx512WidenI8},

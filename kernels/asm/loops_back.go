@@ -53,9 +53,6 @@ func (l *loops) dscore(p *DScore) {
 
 func (l *loops) outer(p *Outer) {
 	reach("P", len(p.P), p.N, p.Width, p.Lanes)
-	if p.Scale != nil {
-		reach("Scale", len(p.Scale), 1, p.N, 0)
-	}
 	l.back.outer.on(p, l.vec, p.Lanes)
 }
 
@@ -87,6 +84,12 @@ func (l *outerLoop) on(p *Outer, vec, apart int) {
 	y := &p.Y.rows
 	reach("Y", len(y.Data), p.Width, p.C, y.Stride)
 	reach("X", len(p.X), p.N, p.C, p.XStride)
+	if p.Keep != nil {
+		reach("Keep", len(p.Keep), 1, p.N, 0)
+	}
+	if p.Scale != nil {
+		reach("Scale", len(p.Scale), 1, p.N, 0)
+	}
 	if p.N <= 0 || p.C <= 0 {
 		return
 	}
@@ -103,6 +106,9 @@ func (l *outerLoop) on(p *Outer, vec, apart int) {
 		p.C, y.Data = min(cols, all.C-c), all.Y.rows.Data[min(c, len(all.Y.rows.Data)):]
 		for r := 0; r < all.N; r += rows {
 			p.N, p.P, p.X = min(rows, all.N-r), all.P[min(r*apart, len(all.P)):], all.X[r*p.XStride+c:]
+			if all.Keep != nil {
+				p.Keep = all.Keep[r:]
+			}
 			if all.Scale != nil {
 				p.Scale = all.Scale[r:]
 			}

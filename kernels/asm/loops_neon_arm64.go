@@ -83,6 +83,27 @@ func neonOuter(p *Outer)
 func neonOuterT(p *Outer)
 
 //go:noescape
+func neonSolve(x, v *float32, xStride, vStride int, p *float32, lanes int, keep, beta *float32, n, c int)
+
+//go:noescape
+func neonFade(p, from *float32, pStride, fromStride, n, vectors int, alpha, unit, last *float32, strict int)
+
+//go:noescape
+func neonStep(x *float32, xStride int, w, k, keep, u, y *float32, n, c, ahead int)
+
+//go:noescape
+func neonProducts(to, from *float32, toStride, fromStride, n, d int) (rows int)
+
+//go:noescape
+func neonScale(to, x, by *float32, toStride, xStride, n, d int)
+
+//go:noescape
+func neonTimes(to, x, y *float32, toStride, xStride, yStride, n, d int)
+
+//go:noescape
+func neonOver(to, x, y *float32, toStride, xStride, yStride, n, d int)
+
+//go:noescape
 func neonWiden(to *float32, from *Cells, n, d int)
 
 //go:noescape
@@ -102,6 +123,9 @@ func neonNarrowBF16(to *uint16, from *float32, vectors int)
 
 //go:noescape
 func neonElu(to, from *float32, n int, ahead uintptr)
+
+//go:noescape
+func neonNatural(to, from *float32, n int)
 
 //go:noescape
 func neonCap(p *Edit, from, to int, scale float32)
@@ -169,6 +193,9 @@ func neonWeighSumsNonTemporal(p *Weigh, from, vectors int) (done int)
 //go:noescape
 func neonReadNonTemporal(x *float32, rounds, ahead int, sum *float32)
 
+//go:noescape
+func neonUpdateNonTemporal(x *float32, rounds, ahead int)
+
 // neon are the loops of this file, by the number of vectors in use where there are several.
 var neon = loops{
 	isa: "neon", vec: 4, keys: 4, vecs: 4,
@@ -188,15 +215,21 @@ var neon = loops{
 		weighSums: []func(p *Weigh, from, vectors int) int{neonWeighSumsNonTemporal},
 	}},
 	reading: []readingLoops{{
-		dot:  []func(*Dot){neonDotNonTemporal, neonDotF16NonTemporal, neonDotBF16NonTemporal, neonDotI8NonTemporal},
-		sum:  []func(*Walk){neonSumNonTemporal, neonSumF16NonTemporal, neonSumBF16NonTemporal, neonSumI8NonTemporal},
-		read: neonReadNonTemporal,
+		dot:    []func(*Dot){neonDotNonTemporal, neonDotF16NonTemporal, neonDotBF16NonTemporal, neonDotI8NonTemporal},
+		sum:    []func(*Walk){neonSumNonTemporal, neonSumF16NonTemporal, neonSumBF16NonTemporal, neonSumI8NonTemporal},
+		read:   neonReadNonTemporal,
+		update: neonUpdateNonTemporal,
 	}},
 	back: backLoops{
 		dscore: []func(*DScore){neonDScore1, neonDScore2, neonDScore3, neonDScore4},
 		outer:  outerLoop{6, 12, 1, neonOuter},
 		outerT: outerLoop{8, 12, 1, neonOuterT},
 		inner:  neonInner,
+	},
+	recur: recurLoops{solve: neonSolve,
+		step:     neonStep,
+		fade:     neonFade,
+		products: neonProducts,
 	},
 	decode: decodeLoops{
 		scale:    neonScaleKeys,
@@ -213,6 +246,10 @@ var neon = loops{
 		finite:      neonFinite,
 		inverse:     neonInverse,
 		elu:         neonElu,
+		natural:     neonNatural,
+		scale:       neonScale,
+		times:       neonTimes,
+		over:        neonOver,
 		rotate:      neonRotate,
 		rotatePairs: neonRotatePairs,
 		widen:       []func(to *float32, from *Cells, n, d int){neonWiden, neonWidenF16, neonWidenBF16, neonWidenI8},

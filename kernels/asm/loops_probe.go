@@ -10,7 +10,7 @@ type probeLoops struct {
 	perChain int // additions of a round of chain
 	slots    func(rounds int)
 	perSlots int // instructions of a round of slots
-	perRead  int // elements of a round of readingLoops.read
+	perRead  int // elements of a round of readingLoops.read and update
 }
 
 // setProbe replaces the portable probes by the set's own, which count rounds.
@@ -53,6 +53,16 @@ func (l *loops) setProbe(o *Ops, hint Hint) {
 				sum += s
 			}
 			return sum
+		}
+	}
+	if ahead := o.Tuning.Ahead; reading.update != nil {
+		o.Probe.Update = func(x []float32) {
+			for len(x) >= of.perRead {
+				rounds := min(len(x), readAtOnce) / of.perRead
+				reading.update(&x[0], rounds, ahead)
+				x = x[rounds*of.perRead:]
+			}
+			update(x)
 		}
 	}
 }

@@ -12,6 +12,9 @@ type vectorLoops struct {
 	perFinite   int // elements of a round of finite
 	inverse     func(to, from *float32, vectors int) (bad int)
 	elu         func(to, from *float32, n int, ahead uintptr)
+	natural     func(to, from *float32, n int)
+	scale       func(to, x, by *float32, toStride, xStride, n, d int)
+	times, over func(to, x, y *float32, toStride, xStride, yStride, n, d int)
 	rotate      func(x, cos, sin *float32, n int) // pairs are x[c] and x[c+n]
 	rotatePairs func(x, cos, sin *float32, n int)
 	widen       []func(to *float32, from *Cells, n, d int)
@@ -73,6 +76,18 @@ func (l *loops) setVector(o *Ops) {
 	if l.vector.elu != nil {
 		o.Vector.Elu = l.elu
 	}
+	if l.vector.natural != nil {
+		o.Vector.Exp = l.natural
+	}
+	if l.vector.scale != nil {
+		o.Vector.Scale = l.scale
+	}
+	if l.vector.times != nil {
+		o.Vector.Times = l.times
+	}
+	if l.vector.over != nil {
+		o.Vector.Over = l.over
+	}
 	if l.vector.rotate != nil {
 		o.Vector.Rotate = l.rotate
 	}
@@ -111,6 +126,42 @@ func (l *loops) elu(to, from []float32, ahead uintptr) {
 	const step = mostBytes / 8
 	for i := 0; i < len(from); i += step {
 		l.vector.elu(&to[i], &from[i], min(step, len(from)-i), ahead+uintptr(4*i))
+	}
+}
+
+func (l *loops) natural(to, from []float32) {
+	reach("to", len(to), 1, len(from), 0)
+	const step = mostBytes / 8
+	for i := 0; i < len(from); i += step {
+		l.vector.natural(&to[i], &from[i], min(step, len(from)-i))
+	}
+}
+
+func (l *loops) scale(to, x Rows, by []float32, d int) {
+	n := len(by)
+	checkRows(to, x, x, n, d)
+	if n <= 0 || d <= 0 {
+		return
+	}
+	step := atOnce(n, 1, d, 8*d, 0)
+	for i := 0; i < n; i += step {
+		l.vector.scale(&to.Data[i*to.Stride], &x.Data[i*x.Stride], &by[i], to.Stride, x.Stride, min(step, n-i), d)
+	}
+}
+
+func (l *loops) times(to, x, y Rows, n, d int) { eachRows(l.vector.times, to, x, y, n, d) }
+
+func (l *loops) over(to, x, y Rows, n, d int) { eachRows(l.vector.over, to, x, y, n, d) }
+
+// eachRows calls a loop of Times or Over for some rows after others.
+func eachRows(run func(to, x, y *float32, toStride, xStride, yStride, n, d int), to, x, y Rows, n, d int) {
+	checkRows(to, x, y, n, d)
+	if n <= 0 || d <= 0 {
+		return
+	}
+	step := atOnce(n, 1, d, 12*d, 0)
+	for i := 0; i < n; i += step {
+		run(&to.Data[i*to.Stride], &x.Data[i*x.Stride], &y.Data[i*y.Stride], to.Stride, x.Stride, y.Stride, min(step, n-i), d)
 	}
 }
 

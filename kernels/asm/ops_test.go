@@ -313,13 +313,17 @@ func TestOuter(t *testing.T) {
 			{"Outer, scaled", o.Back.Outer, p.Lanes, 1, p.P, p.Y.Data, p.Lanes},
 			{"Outer, fresh", o.Back.Outer, p.Lanes, 1, p.P, nil, p.Lanes},
 			{"Outer, fresh and scaled", o.Back.Outer, p.Lanes, 1, p.P, p.Y.Data, p.Lanes},
+			{"Outer, kept and scaled", o.Back.Outer, p.Lanes, 1, p.P, p.Y.Data, p.Lanes},
 			{"OuterT", o.Back.OuterT, 1, p.N + 2, make([]float32, p.Width*(p.N+2)), nil, p.N + 2},
+			{"OuterT, fresh", o.Back.OuterT, 1, p.N + 2, make([]float32, p.Width*(p.N+2)), nil, p.N + 2},
+			{"OuterT, kept", o.Back.OuterT, 1, p.N + 2, make([]float32, p.Width*(p.N+2)), nil, p.N + 2},
+			{"OuterT, kept and scaled", o.Back.OuterT, 1, p.N + 2, make([]float32, p.Width*(p.N+2)), p.Y.Data, p.N + 2},
 		} {
 			q := *p.outer()
 			q.P, q.Lanes, q.Scale, q.X = form.weights, form.weightsRow, form.scale, make([]float32, len(p.X))
 			for i := range q.X {
 				q.X[i] = float32(i % 7)
-				if form.name == "OuterT" {
+				if strings.HasPrefix(form.name, "OuterT") {
 					q.P[i%max(len(q.P), 1)] = float32(i%5) - 2
 				}
 			}
@@ -333,6 +337,12 @@ func TestOuter(t *testing.T) {
 			if q.Fresh = strings.Contains(form.name, "fresh"); q.Fresh {
 				for j := range q.N {
 					clear(old[j*q.XStride:][:q.C])
+				}
+			}
+			for j := 0; j < q.N && strings.Contains(form.name, "kept"); j++ {
+				q.Keep = append(q.Keep, float32(j%4)-.25)
+				for c := range q.C {
+					old[j*q.XStride+c] *= q.Keep[j]
 				}
 			}
 			// These addresses are not mapped.
@@ -359,9 +369,14 @@ func TestOuter(t *testing.T) {
 // X. It makes OuterT prefetch the rows after Y.
 func transposedOuter(o *Ops, p *operands) {
 	q := p.outer()
-	q.N, q.Width, q.X, q.XStride, q.Y = p.Width, p.N, p.O, p.C, LineRows(p.V)
+	q.N, q.Width, q.X, q.XStride, q.Y, q.Scale = p.Width, p.N, p.O, p.C, LineRows(p.V), nil
+	if p.N%2 == 0 {
+		q.Keep, q.Scale = p.M, p.L
+	}
 	q.Stream = Stream{At: p.V.Prefetch().At + uintptr(4*q.Width*p.V.Stride), By: 4 * p.V.Stride}
-	clear(q.X)
+	for i := range q.X {
+		q.X[i] = float32(i % 3)
+	}
 	o.Back.OuterT(q)
 }
 
@@ -482,7 +497,8 @@ func TestExpAndFlash(t *testing.T) {
 	})
 }
 
-// TestProbes checks the counts that probes return, and that Read reads every element.
+// TestProbes checks the counts that probes return, that Read reads every element, and that Update
+// changes none.
 func TestProbes(t *testing.T) {
 	for _, o := range append(everyReading(), Go()) {
 		t.Run(o.ISA, func(t *testing.T) { probes(t, o) })
@@ -513,6 +529,13 @@ func probes(t *testing.T, o *Ops) {
 					t.Errorf("Read leaves out element %d of %d", i, n)
 				}
 				x[i] = 0
+			}
+			for i := range x {
+				x[i] = float32(i) - 7.25
+			}
+			old := slices.Clone(x)
+			if o.Probe.Update(x); !slices.Equal(x, old) {
+				t.Errorf("Update of %d numbers: got %v, want %v", n, x, old)
 			}
 		}
 	}

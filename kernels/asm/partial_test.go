@@ -42,11 +42,17 @@ func TestPartialSets(t *testing.T) {
 			{[]string{"Finite"}, func(to *loops) { to.vector.finite, to.vector.perFinite = l.vector.finite, l.vector.perFinite }},
 			{[]string{"Inverse"}, func(to *loops) { to.vector.inverse = l.vector.inverse }},
 			{[]string{"Elu"}, func(to *loops) { to.vector.elu = l.vector.elu }},
+			{[]string{"Fade", "Products", "Solve", "Step"}, func(to *loops) { to.recur = l.recur }},
+			{[]string{"Exp"}, func(to *loops) { to.vector.natural = l.vector.natural }},
+			{[]string{"Over", "Scale", "Times"}, func(to *loops) {
+				to.vector.scale, to.vector.times, to.vector.over = l.vector.scale, l.vector.times, l.vector.over
+			}},
 			{[]string{"Rotate"}, func(to *loops) { to.vector.rotate, to.vector.rotatePairs = l.vector.rotate, l.vector.rotatePairs }},
 			{[]string{"Narrow", "Widen"}, func(to *loops) { to.vector.widen, to.vector.narrow = l.vector.widen, l.vector.narrow }},
 			{[]string{"Add", "Cap", "Hide", "Slope"}, func(to *loops) { to.edits = l.edits }},
 			{[]string{"Chain", "Peak", "Slots"}, func(to *loops) { to.probe = l.probe }},
 			{[]string{"Read"}, func(to *loops) { to.probe.perRead, to.reading[0].read = l.probe.perRead, l.reading[0].read }},
+			{[]string{"Update"}, func(to *loops) { to.probe.perRead, to.reading[0].update = l.probe.perRead, l.reading[0].update }},
 		} {
 			part := loops{isa: l.isa, vec: l.vec, keys: l.keys, vecs: l.vecs, powers: make([]powerLoops, 1), reading: make([]readingLoops, 1)}
 			part.decode.dotTiles, part.decode.sumTiles = l.decode.dotTiles, l.decode.sumTiles

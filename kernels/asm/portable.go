@@ -28,9 +28,10 @@ func Portable(lanes, vec, keys, cols, rank int) *Ops {
 		},
 		Edit:   EditOps{Cap: capRows, Add: addRows, Slope: slopeRows, Hide: hideRows},
 		Back:   BackOps{DScore: dscore, Outer: outer, OuterT: outerT, Inner: inner},
+		Recur:  RecurOps{Solve: solve, Step: step, Fade: fade, Products: runningProducts},
 		Decode: DecodeOps{Dot: dot, Weigh: weigh, Sum: sum},
-		Vector: VectorOps{Load: load, Store: store, Rotate: rotate, Widen: widen, Narrow: narrow, Finite: finite, Inverse: inverse, Elu: elu},
-		Probe:  ProbeOps{Peak: peak, PeakWidth: float64(vec), Chain: chain, Slots: slots, Read: read},
+		Vector: VectorOps{Load: load, Store: store, Rotate: rotate, Widen: widen, Narrow: narrow, Finite: finite, Inverse: inverse, Elu: elu, Exp: expOf, Scale: scaleRows, Times: times, Over: over},
+		Probe:  ProbeOps{Peak: peak, PeakWidth: float64(vec), Chain: chain, Slots: slots, Read: read, Update: update},
 	}
 	o.Streamed = o
 	return o
@@ -401,13 +402,19 @@ func outer(p *Outer) {
 		x := p.X[j*p.XStride:][:p.C]
 		if p.Fresh {
 			clear(x)
+		} else if p.Keep != nil {
+			multiply(x, p.Keep[j])
 		}
 		accumulate(x, p.P[j*p.Lanes:][:p.Width], p.Y.rows)
 		if p.Scale != nil {
-			for c := range x {
-				x[c] *= p.Scale[j]
-			}
+			multiply(x, p.Scale[j])
 		}
+	}
+}
+
+func multiply(x []float32, by float32) {
+	for c := range x {
+		x[c] *= by
 	}
 }
 
@@ -415,6 +422,13 @@ func outerT(p *Outer) {
 	p.mustBePlain()
 	if p.C == 0 {
 		return
+	}
+	for j := range p.N {
+		if x := p.X[j*p.XStride:][:p.C]; p.Fresh {
+			clear(x)
+		} else if p.Keep != nil {
+			multiply(x, p.Keep[j])
+		}
 	}
 	for lane := range p.Width {
 		y := p.Y.rows.Row(lane, p.C)
@@ -424,6 +438,15 @@ func outerT(p *Outer) {
 				x[c] += float32(w * y[c])
 			}
 		}
+	}
+	for j := 0; j < p.N && p.Scale != nil; j++ {
+		multiply(p.X[j*p.XStride:][:p.C], p.Scale[j])
+	}
+}
+
+func expOf(to, from []float32) {
+	for i, x := range from {
+		to[i] = float32(math.Exp(float64(x)))
 	}
 }
 

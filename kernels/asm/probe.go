@@ -88,3 +88,16 @@ func read(x []float32) float32 {
 	}
 	return first + float32(a^b^c^d)
 }
+
+// update multiplies by a number that the compiler does not know. It would leave out a product with
+// the constant 1, and then the store of the number just loaded.
+func update(x []float32) {
+	one := float32(min(len(x), 1))
+	for ; len(x) >= 8; x = x[8:] {
+		x[0], x[1], x[2], x[3] = one*x[0], one*x[1], one*x[2], one*x[3]
+		x[4], x[5], x[6], x[7] = one*x[4], one*x[5], one*x[6], one*x[7]
+	}
+	for i := range x {
+		x[i] *= one
+	}
+}

@@ -215,6 +215,12 @@ func productSplits(t *testing.T, l *loops, o *Ops) {
 		twice(t, "Outer: "+what, p, outer, o.Back.Outer, l.back.outer.run)
 		p.Scale, ahead = floats(n), Stream{At: 4096, Len: 1 << 20}
 		twice(t, "Outer, scaled: "+what, p, outer, o.Back.Outer, l.back.outer.run)
+		kept := func(p *operands) *Outer {
+			o := outer(p)
+			o.Keep = p.Scale
+			return o
+		}
+		twice(t, "Outer, kept: "+what, p, kept, o.Back.Outer, l.back.outer.run)
 		p.Fresh = true
 		twice(t, "Outer, fresh: "+what, p, outer, o.Back.Outer, l.back.outer.run)
 		p.Scale, p.Fresh, p.Lanes, p.P = nil, false, n+1, floats(terms*(n+1))
@@ -361,6 +367,9 @@ func rowSplits(t *testing.T, l *loops, o *Ops) {
 	o.Vector.Elu(got, x, 4096)
 	l.vector.elu(&want[0], &x[0], n, 4096)
 	sameBits(t, "Elu", got, want)
+	o.Vector.Exp(got, x)
+	l.vector.natural(&want[0], &x[0], n)
+	sameBits(t, "Exp", got, want)
 	o.Vector.Inverse(got, x)
 	portable(o).Vector.Inverse(want, x)
 	sameBits(t, "Inverse", got, want)
@@ -380,6 +389,25 @@ func rowSplits(t *testing.T, l *loops, o *Ops) {
 	o.Back.Inner(got[:130], rows, rows.From(1), 1999)
 	l.back.inner(&want[0], &x[0], 2000, &x[2000], 2000, 130, 1999)
 	sameBits(t, "Inner", got[:130], want[:130])
+	o.Vector.Times(Rows{Data: got, Stride: 1999}, rows, rows.From(1), 130, 1999)
+	l.vector.times(&want[0], &x[0], &x[2000], 1999, 2000, 2000, 130, 1999)
+	sameBits(t, "Times", got, want)
+	o.Vector.Scale(Rows{Data: got, Stride: 1999}, rows, x[2000:][:130], 1999)
+	l.vector.scale(&want[0], &x[0], &x[2000], 1999, 2000, 130, 1999)
+	sameBits(t, "Scale", got, want)
+	for _, reverse := range []bool{false, true} {
+		for i := range got {
+			got[i], want[i] = x[i], x[i]
+		}
+		s := Solve{Panel: Panel{Lanes: 40, N: 40, P: weights(40)}, C: 6001, X: got, XStride: 6002, V: Rows{Data: x, Stride: 6003}, Beta: x[1000:], Reverse: reverse}
+		o.Recur.Solve(&s)
+		first, xStride, vStride := 0, 6002, 6003
+		if reverse {
+			first, xStride, vStride = 39, -xStride, -vStride
+		}
+		l.recur.solve(&want[first*6002], &x[first*6003], xStride, vStride, &s.P[0], 40, &ones[0], &x[1000], 40, 6001)
+		sameBits(t, "Solve", got, want)
+	}
 	half, wantHalf := make([]uint16, n), make([]uint16, n)
 	o.Vector.Narrow(half, x, BF16)
 	l.vector.narrow[1](&wantHalf[0], &x[0], n/l.vec)
@@ -443,4 +471,13 @@ func rowSplits(t *testing.T, l *loops, o *Ops) {
 		keeps = append(keeps, s.Keep)
 	})
 	sameBits(t, "Raise: Keep", keeps[0], keeps[1])
+}
+
+// weights returns a panel of n rows of n small numbers.
+func weights(n int) []float32 {
+	p := make([]float32, n*n)
+	for i := range p {
+		p[i] = float32(i%7-3) / 16
+	}
+	return p
 }

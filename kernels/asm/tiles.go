@@ -432,8 +432,8 @@ func (l *loops) outerTiles(p *Outer) {
 	reach("P", len(p.P), p.N, vectors*l.vec, p.Lanes)
 	reach("terms of Y", len(p.Y.terms), up(p.C, tileRows)/tileRows, vectors*termsOfTile, by)
 	reach("X", len(p.X), p.N, p.C, p.XStride)
-	if p.Lanes != l.lanes() || vectors > l.vecs || p.Fresh || p.Scale != nil {
-		panic(fmt.Errorf("asm/%s: Y is packed, for %d of %d lanes: want rows of %d lanes, and neither Fresh nor Scale", l.isa, p.Width, p.Lanes, l.lanes()))
+	if p.Lanes != l.lanes() || vectors > l.vecs || p.Fresh || p.Keep != nil || p.Scale != nil {
+		panic(fmt.Errorf("asm/%s: Y is packed, for %d of %d lanes: want rows of %d lanes, and neither Fresh, Keep nor Scale", l.isa, p.Width, p.Lanes, l.lanes()))
 	}
 	if vectors == 0 || p.N == 0 || p.C == 0 {
 		return

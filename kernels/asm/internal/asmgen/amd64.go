@@ -61,7 +61,7 @@ func newX86(letter string) func(*file) isa { return func(f *file) isa { return x
 var x86Regs = map[reg]string{
 	panel: "AX", lanes: "DI", weightsAt: "DI", lanesAt: "SI", elem: "BX", elemAt: "R8", elemAt4: "R15", stride: "R9", stride3: "R10", out: "DX", count: "CX",
 	steps: "R11", aux: "R12", refs: "R12", nextRow: "R13", products: "R14", source: "R14", pause: "BP",
-	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13", lead: "BP", leadAt: "R15", leadBy: "R14", resultAt: "R10", elemAt8: "R13", elemAt12: "R14", flags: "R15",
+	columns: "R12", rowsLeft: "R12", apart: "R13", apart3: "R14", outStride: "R14", refsOf: "R13", lead: "BP", leadAt: "R15", leadBy: "R14", resultAt: "R10", factors: "R10", elemAt8: "R13", elemAt12: "R14", flags: "R15",
 }
 
 func (x x86) v(v vec) string    { return x.letter + strconv.Itoa(x.number(v)) }

@@ -44,7 +44,7 @@ func newARM(f *file) isa { return arm{f} }
 var armRegs = map[reg]string{
 	panel: "R0", lanes: "R1", weightsAt: "R1", lanesAt: "R2", elem: "R3", elemAt: "R4", elemAt4: "R5", stride: "R6", stride3: "R7", out: "R8", count: "R9",
 	steps: "R10", aux: "R11", refs: "R11", nextRow: "R12", products: "R13", pause: "R24",
-	columns: "R15", rowsLeft: "R19", apart: "R20", apart3: "R21", outStride: "R22", refsOf: "R23", lead: "R24", leadAt: "R25", leadBy: "R25", resultAt: "R21",
+	columns: "R15", rowsLeft: "R19", apart: "R20", apart3: "R21", outStride: "R22", refsOf: "R23", lead: "R24", leadAt: "R25", leadBy: "R25", resultAt: "R21", factors: "R21",
 }
 
 const (

@@ -47,10 +47,11 @@
 //	inner.go     products of pairs of rows: Inner
 //	outer.go     products whose columns are in lanes: Outer and OuterT; DScore
 //	cells.go     rows stored in less than a float32: Widen and Narrow
-//	elu.go       the feature map of linear attention
+//	elu.go       powers of e, and the feature map of linear attention
+//	recur.go     recurrences over the tokens of a chunk: Solve, Step, Fade, Products; rows by rows
 //	edit.go      changes of scores: Cap, Add, Slope and Hide
 //	rotate.go    rotary embedding: Rotate
-//	probe.go     Peak, Chain, Slots and Read
+//	probe.go     Peak, Chain, Slots, Read and Update
 //	amx.go       products of AMX tiles: Score, Flash and Mix
 //	amxback.go   products of AMX tiles in the backward pass: DScore and Outer
 //	terms.go     splitting rows into the bf16 terms that AMX multiplies
@@ -145,6 +146,7 @@ func (g *gen) all() {
 	g.editConstants()
 	g.rotateConstants()
 	g.cellConstants()
+	g.recurConstants()
 	if g.pooled {
 		g.data.WriteString(global(pool, len(g.places)*g.bytes()))
 	}
@@ -173,6 +175,13 @@ func (g *gen) all() {
 	g.loop("Inner", sums, g.inner)
 	g.loop("Outer", one, func() { g.outer(outerRows) })
 	g.loop("OuterT", one, func() { g.outer(outerTransposed) })
+	g.loop("Solve", one, g.solve)
+	g.loop("Fade", true, g.fade)
+	g.loop("Step", one, g.oneStep)
+	g.loop("Products", one && compares && g.bitwise != nil, g.runningProducts)
+	g.loop("Scale", one, func() { g.byRows("Scale") })
+	g.loop("Times", one, func() { g.byRows("Times") })
+	g.loop("Over", one && g.dividing != nil, func() { g.byRows("Over") })
 	g.loop("Widen", one && g.celled != nil, func() {
 		for c := range allCells {
 			g.widenRows(c)
@@ -182,7 +191,8 @@ func (g *gen) all() {
 		g.narrowRow(f16)
 		g.narrowRow(bf16)
 	})
-	g.loop("Elu", powers && one, g.elu)
+	g.loop("Elu", powers && one, func() { g.powersOfE(true) })
+	g.loop("Natural", powers && one, func() { g.powersOfE(false) })
 	g.loop("Cap", powers && g.dividing != nil, g.capScores)
 	g.loop("Add", compares, g.addScores)
 	g.loop("Slope", g.bitwise != nil, g.slopeScores)
@@ -210,6 +220,7 @@ func (g *gen) all() {
 			})
 		}
 		g.loop("Read", true, g.read)
+		g.loop("Update", true, g.update)
 	})
 }
 
@@ -318,10 +329,11 @@ func (g *gen) table() string {
 	for _, w := range readings {
 		t.WriteString("{\n")
 		t.WriteString(g.field("dot", "func(*Dot)", byCells("Dot", w.name)...) + g.field("sum", "func(*Walk)", byCells("Sum", w.name)...))
-		t.WriteString(g.field("read", "", "Read"+w.name))
+		t.WriteString(g.field("read", "", "Read"+w.name) + g.field("update", "", "Update"+w.name))
 		t.WriteString("}, ")
 	}
 	fmt.Fprintf(&t, "},\nback: backLoops{\n%s%s%s%s},\n", g.field("dscore", "func(*DScore)", g.byVectors("DScore")...), g.outerLoop(outerRows), g.outerLoop(outerTransposed), g.field("inner", "", "Inner"))
+	fmt.Fprintf(&t, "recur: recurLoops{%s%s%s%s},\n", g.field("solve", "", "Solve"), g.field("step", "", "Step"), g.field("fade", "", "Fade"), g.field("products", "", "Products"))
 	fmt.Fprintf(&t, "decode: decodeLoops{\n%sdotTiles: %#v, sumTiles: %#v,\n},\n", g.field("scale", "", "ScaleKeys"), halves(g.queries), outerRows.tiles)
 	fmt.Fprintf(&t, "edits: editLoops{%s%s%s%s},\n", g.field("cap", "", "Cap"), g.field("add", "", "Add"), g.field("slope", "", "Slope"), g.field("hide", "", "Hide"))
 	var loads, stores []string
@@ -335,6 +347,7 @@ func (g *gen) table() string {
 	}
 	t.WriteString("vector: vectorLoops{\n" + list("load", "loadBlock", loads) + list("store", "storeBlock", stores))
 	t.WriteString(g.field("finite", "", "Finite") + g.field("inverse", "", "Inverse") + g.field("elu", "", "Elu"))
+	t.WriteString(g.field("natural", "", "Natural") + g.field("scale", "", "Scale") + g.field("times", "", "Times") + g.field("over", "", "Over"))
 	t.WriteString(g.field("rotate", "", "Rotate") + g.field("rotatePairs", "", "RotatePairs"))
 	t.WriteString(g.field("widen", "func(to *float32, from *Cells, n, d int)", byCells("Widen", "")...))
 	t.WriteString(g.field("narrow", "func(to *uint16, from *float32, vectors int)", "NarrowF16", "NarrowBF16"))

@@ -44,7 +44,7 @@ var blocks = map[string]block{
 		},
 	},
 	"Outer": {
-		embeds: []string{"Panel", "Stream"}, fields: []string{"C", "X", "XStride", "Fresh", "Scale"},
+		embeds: []string{"Panel", "Stream"}, fields: []string{"C", "X", "XStride", "Fresh", "Keep", "Scale"},
 		paths: map[string]string{
 			"Y.Data": "Y+LineBlock_packed+" + rowsData, "Y.Stride": "Y+LineBlock_packed+" + rowsStride, "Next.By": "Stream+Stream_By",
 		},

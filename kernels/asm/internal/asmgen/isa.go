@@ -96,6 +96,7 @@ const (
 	leadAt    reg = "leadAt"    // current row being prefetched
 	leadBy    reg = "leadBy"    // Weigh: bytes from one such line to the next
 	flags     reg = "flags"     // AVX2: result of the comparison before a jump
+	factors   reg = "factors"   // Solve: factors of rows
 	resultAt  reg = "resultAt"  // the row of results to prefetch
 )
 

@@ -35,9 +35,10 @@ for r := range p.N { // %d at a time
 		for k := range p.Width {
 			sum = fma(p.P[%s], p.Y.rows.Data[k*p.Y.rows.Stride+c], sum)
 		}
-		%s
+		// Keep and Scale are 1 if they are nil, and the old X is 0 if p.Fresh
+		p.X[r*p.XStride+c] = (p.X[r*p.XStride+c]*p.Keep[r] + sum) * p.Scale[r]
 	}
-}`, g.outerTiles(o)[0], g.wide*g.vec, o.weight, o.after))
+}`, g.outerTiles(o)[0], g.wide*g.vec, o.weight))
 	g.take(panel, lanes, lanesAt, elem, elemAt, stride, out, count, steps, columns, apart, outStride, lead)
 	if o.transposed {
 		g.take(stride3, leadAt)
@@ -87,19 +88,16 @@ for r := range p.N { // %d at a time
 
 // outer is one of the two forms of the product.
 type outer struct {
-	name          string
-	weight, after string // Go: index of the weight of row r and step k; how a sum is stored
-	tiles         []int  // rows of micro-tiles
-	byElement     []int  // rows where a register holds four elements, one a row; nil: tiles
-	transposed    bool   // if not, it also prefetches results, and supports Fresh and Scale
+	name       string
+	weight     string // Go: index of the weight of row r and step k
+	tiles      []int  // rows of micro-tiles
+	byElement  []int  // rows where a register holds four elements, one a row; nil: tiles
+	transposed bool   // if not, it also prefetches results
 }
 
 var (
-	outerRows = outer{
-		name: "Outer", weight: "r*p.Lanes+k", tiles: []int{6, 2, 1},
-		after: "p.X[r*p.XStride+c] += sum // the old X counts as 0 if p.Fresh\n\t\tif p.Scale != nil {\n\t\t\tp.X[r*p.XStride+c] *= p.Scale[r]\n\t\t}",
-	}
-	outerTransposed = outer{name: "OuterT", weight: "k*p.Lanes+r", tiles: []int{6, 4, 2, 1}, byElement: []int{8, 4, 1}, transposed: true, after: "p.X[r*p.XStride+c] += sum"}
+	outerRows       = outer{name: "Outer", weight: "r*p.Lanes+k", tiles: []int{6, 2, 1}}
+	outerTransposed = outer{name: "OuterT", weight: "k*p.Lanes+r", tiles: []int{6, 4, 2, 1}, byElement: []int{8, 4, 1}, transposed: true}
 )
 
 // outerTiles returns the rows of a form's micro-tiles.
@@ -169,49 +167,58 @@ func (t tile) outerColumns(o outer) {
 	t.get(steps, t.of("Width"))
 	t.increase(steps, -unroll)
 	t.rest(t.name)
-	if o.transposed {
-		t.storeOuter(false, false)
-		return
-	}
-	t.getBool(elemAt, t.of("Fresh"))
-	t.jumpBelow(elemAt, 1, "add"+t.name)
-	t.finishOuter(true, t.name+"fresh")
-	t.jump("next" + t.name)
-	t.label("add" + t.name)
-	t.finishOuter(false, t.name)
-	t.label("next" + t.name)
+	t.finishOuter()
 }
 
-// finishOuter turns the sums into results. It adds the old values unless fresh, and multiplies by
-// the factors of the rows if there are any.
-func (t tile) finishOuter(fresh bool, name string) {
-	t.get(lanesAt, t.of("Scale"))
-	t.jumpBelow(lanesAt, 1, "plain"+name)
+// finishOuter turns the sums into results. It adds the old values unless the call is Fresh, times
+// the rows' factors in Keep if there are any, and multiplies by those in Scale.
+func (t tile) finishOuter() {
+	fresh, plain, stored := "fresh"+t.name, "plain"+t.name, "stored"+t.name
+	t.getBool(elemAt, t.of("Fresh"))
+	t.jumpAtLeast(elemAt, 1, fresh)
+	t.factors("Keep", plain)
+	t.eachResult(func(r, v int, at mem) {
+		t.factor(r, v)
+		t.fma(t.sum(r, v), t.elem(0), t.old(v, at))
+	})
+	t.jump(fresh)
+	t.label(plain)
+	t.eachResult(func(r, v int, at mem) { t.add(t.sum(r, v), t.sum(r, v), t.old(v, at)) })
+	t.label(fresh)
+	t.factors("Scale", stored)
+	for r := range t.rows {
+		for v := range t.vecs {
+			t.factor(r, v)
+			t.mul(t.sum(r, v), t.sum(r, v), t.elem(0))
+		}
+	}
+	t.label(stored)
+	t.eachResult(func(r, v int, at mem) { t.storeLanes(at, t.sum(r, v)) })
+}
+
+// factors puts the address of the rows' factors in lanesAt, or jumps if there are none.
+func (t tile) factors(field, none string) {
+	t.get(lanesAt, t.of(field))
+	t.jumpBelow(lanesAt, 1, none)
 	t.get(steps, t.of("N"))
 	t.subtract(steps, count)
 	t.offset(lanesAt, lanesAt, steps, 4)
-	t.storeOuter(fresh, true)
-	t.jump("stored" + name)
-	t.label("plain" + name)
-	t.storeOuter(fresh, false)
-	t.label("stored" + name)
 }
 
-func (t tile) storeOuter(fresh, scale bool) {
-	t.eachResult(func(r, v int, at mem) {
-		old := t.lane(v)
-		if scale && v == 0 {
-			t.broadcast(t.elem(0), mem{base: lanesAt, off: 4 * r})
-		}
-		if !fresh {
-			t.loadLanes(old, at)
-			t.add(t.sum(r, v), t.sum(r, v), old)
-		}
-		if scale {
-			t.mul(t.sum(r, v), t.sum(r, v), t.elem(0))
-		}
-		t.storeLanes(at, t.sum(r, v))
-	})
+// factor broadcasts the factor of row r before the row's first vector.
+func (t tile) factor(r, v int) {
+	if v == 0 {
+		t.broadcast(t.elem(0), mem{base: lanesAt, off: 4 * r})
+	}
+}
+
+// old returns an operand with the old value of a vector of results.
+func (t tile) old(v int, at mem) operand {
+	if !t.single {
+		return at
+	}
+	t.loadOne(t.lane(v), at)
+	return t.lane(v)
 }
 
 // eachResult calls emit for each vector of results with its address.

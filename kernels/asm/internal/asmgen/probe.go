@@ -60,15 +60,7 @@ for i := range %d * rounds {
 	g.set(steps, page/(g.reads*g.bytes()))
 	g.align()
 	g.label("round")
-	if g.macros != nil {
-		fmt.Fprintf(g.text, "#ifdef %s\n", probedMacro)
-	}
-	for off := 0; off < g.reads*g.bytes() && g.reading.probed; off += line {
-		g.prefetchRead(mem{base: lanes, index: aux, times: 1, off: off})
-	}
-	if g.macros != nil {
-		g.text.WriteString("#endif\n")
-	}
+	g.probeLines()
 	for i := range g.reads {
 		g.add(vec(i), vec(i), mem{base: lanes, vectors: i})
 	}
@@ -89,6 +81,54 @@ for i := range %d * rounds {
 	g.add(0, 0, at)
 	g.store(at, 0)
 	g.ret()
+}
+
+// update emits the probe of a pass that reads and writes memory, for one reading.
+func (g *gen) update() {
+	g.function("Update"+g.reading.name, "(x *float32, rounds, ahead int)", 0, 24, fmt.Sprintf(`
+for i := range %d * rounds {
+	x[i] *= 1
+}`, g.reads*g.vec))
+	g.take(lanes, count, steps, aux)
+	g.arg(lanes, "x", 0)
+	g.arg(count, "rounds", 8)
+	g.arg(aux, "ahead", 16)
+	ones := vec(g.reads)
+	g.vectors(span{"numbers", 0, g.reads}, span{"ones", ones, 1})
+	g.load(ones, one)
+	g.label("page")
+	g.prefetch(mem{base: lanes, off: touchAhead})
+	g.set(steps, page/(g.reads*g.bytes()))
+	g.align()
+	g.label("round")
+	g.probeLines()
+	for i := range g.reads {
+		g.mul(vec(i), ones, mem{base: lanes, vectors: i})
+	}
+	for i := range g.reads {
+		g.store(mem{base: lanes, vectors: i}, vec(i))
+	}
+	g.step(lanes, g.reads)
+	g.increase(count, -1)
+	g.jumpBelow(count, 1, "done")
+	g.increase(steps, -1)
+	g.jumpAtLeast(steps, 1, "round")
+	g.jump("page")
+	g.label("done")
+	g.ret()
+}
+
+// probeLines prefetches the lines of a round ahead, where the reading's probes do.
+func (g *gen) probeLines() {
+	if g.macros != nil {
+		fmt.Fprintf(g.text, "#ifdef %s\n", probedMacro)
+	}
+	for off := 0; off < g.reads*g.bytes() && g.reading.probed; off += line {
+		g.prefetchRead(mem{base: lanes, index: aux, times: 1, off: off})
+	}
+	if g.macros != nil {
+		g.text.WriteString("#endif\n")
+	}
 }
 
 // chainLength is the number of additions in a round of the chain, and chainPass the number in one
