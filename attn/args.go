@@ -23,12 +23,23 @@ type Args struct {
 	Pages []int32
 
 	Allowed Bits     // the element mask
-	Terms   Operands // operands of score terms
+	Terms   Operands // operands of score terms, and of the rule of a linear problem
 	Stats   Stats    // by-products to write
+
+	// The state of a problem that Carries one: before the first token and after the last. A state
+	// is [batch][state head][dim][dim_v]; a normalised problem has [batch][state head][dim] behind
+	// it. A nil StateIn is zero; a nil StateOut is not written.
+	//
+	// StateOut holds max(1, Snapshots) states. State i is that after each sequence but its last i
+	// tokens, and the incoming state if it has fewer. The first may be StateIn itself.
+	StateIn, StateOut []float32
 }
 
-// Operands are the operands of score terms.
+// Operands are the operands of score terms, and of the rule of a linear problem.
 type Operands struct {
+	Decay Tensor // [batch, token, value head, 1 or dim]: natural logarithms of the gates
+	Beta  Tensor // [batch, token, value head or 1, 1]
+
 	Bias     Tensor    // [batch, query, head, key], each extent the problem's or 1
 	Slopes   []float32 // ALiBi, one for each query head
 	Sinks    []float32 // one for each query head: the z of a key without a value
@@ -184,10 +195,10 @@ func (p *Problem) Check(a *Args) error {
 	if err := a.K.fits("K", p.KV, kb, nk, p.HeadsKV, p.Dim); err != nil {
 		return err
 	}
-	if err := a.V.fits("V", p.KV, kb, nk, p.HeadsKV, p.DimV); err != nil {
+	if err := a.V.fits("V", p.KV, kb, nk, p.ValueHeads(), p.DimV); err != nil {
 		return err
 	}
-	if err := a.output("Out", &a.Out, p.Out, qb, nq, p.HeadsQ, p.DimV); err != nil {
+	if err := a.output("Out", &a.Out, p.Out, qb, nq, p.OutHeads(), p.DimV); err != nil {
 		return err
 	}
 	if err := p.checkRagged(a); err != nil {
@@ -203,6 +214,9 @@ func (p *Problem) Check(a *Args) error {
 		return err
 	}
 	if err := p.checkTerms(a); err != nil {
+		return err
+	}
+	if err := p.checkRule(a); err != nil {
 		return err
 	}
 	return p.checkStats(a)
@@ -223,12 +237,12 @@ func (a *Args) disjointFromInputs(name string, output region) error {
 	t := &a.Terms
 	names := [...]string{
 		"Q", "K", "K.Scale", "V", "V.Scale", "QStart", "KStart", "KLen", "QPos", "Pages", "Allowed", "Allowed",
-		"Bias", "Slopes", "Sinks", "Relative", "Metric", "Cos", "Sin",
+		"Bias", "Slopes", "Sinks", "Relative", "Metric", "Cos", "Sin", "Decay", "Beta", "StateIn",
 	}
 	inputs := [...]region{
 		a.Q.region(), a.K.region(), regionOf(a.K.Scale), a.V.region(), regionOf(a.V.Scale), regionOf(a.QStart), regionOf(a.KStart), regionOf(a.KLen), regionOf(a.QPos),
 		regionOf(a.Pages), regionOf(a.Allowed.Bool), regionOf(a.Allowed.Words), t.Bias.region(), regionOf(t.Slopes), regionOf(t.Sinks), t.Relative.region(),
-		t.Metric.region(), t.Cos.region(), t.Sin.region(),
+		t.Metric.region(), t.Cos.region(), t.Sin.region(), t.Decay.region(), t.Beta.region(), regionOf(a.StateIn),
 	}
 	for i, input := range inputs {
 		if err := output.disjoint(name, input, names[i]); err != nil {
@@ -375,9 +389,11 @@ func (p *Problem) checkTerms(a *Args) error {
 		{"Metric", !t.Metric.isZero(), terms&TermMetric != 0, "TermMetric"},
 		{"Cos", !t.Cos.isZero(), p.Score.Rope != NoRope, "Rope"},
 		{"Sin", !t.Sin.isZero(), p.Score.Rope != NoRope, "Rope"},
+		{"Decay", !t.Decay.isZero(), p.Linear.Gate != NoGate, "Gate"},
+		{"Beta", !t.Beta.isZero(), p.Linear.Delta, "Delta"},
 	} {
 		if o.set && !o.asked {
-			return fmt.Errorf("%s: given, but the problem's score has no %s", o.name, o.asks)
+			return fmt.Errorf("%s: given, but the problem has no %s", o.name, o.asks)
 		}
 	}
 	if terms&TermBias != 0 {

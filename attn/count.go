@@ -8,7 +8,7 @@ import (
 // A Count is the amount of work in a call: what every implementation must do, not what one does.
 type Count struct {
 	Pairs int64 // visible (query, key) pairs, over batch entries and query heads
-	Keys  int64 // keys that the band shows to any query, over batch entries and key heads
+	Keys  int64 // keys that the band shows to any query, over batch entries and state heads
 	Flop  int64 // arithmetic operations of the forward pass
 	Back  int64 // arithmetic operations of the backward pass
 	Bytes int64 // size of all operands and results as stored, each counted once
@@ -16,8 +16,9 @@ type Count struct {
 
 // Count returns the work of a call. With nil args every capacity is full and a bitmap shows every
 // key. Score terms and masks add no operations, and a hidden pair has none. Softmax takes 2(d+d_v)
-// operations for each visible pair and query head. Linear takes 2 d_phi (d_v+1) for each key and
-// key head and as many for each query and query head, normalised or not. Both backward passes take
+// operations for each visible pair and query head. Linear takes 2 d d_v for each key and state
+// head, as many again if it has the delta rule, and 2 d d_v for each query and output head. A
+// normalised problem has d_v+1 in place of d_v. Gates and norms add none. Both backward passes take
 // 2.5 times as many.
 func (p *Problem) Count(a *Args) Count {
 	if a == nil { // every capacity is full
@@ -26,43 +27,50 @@ func (p *Problem) Count(a *Args) Count {
 		return full.Count(&Args{Q: Tensor{S: p.SeqQ}, K: Tensor{S: p.SeqKV}})
 	}
 	var c Count
-	queries := int64(0)
+	queries, shown := int64(0), int64(0)
 	for b := range p.Batch {
 		n := a.Queries(p, b)
 		pairs, keys := p.Mask.Count(a.Pos(p, b), n, a.Keys(p, b))
 		if p.Mask.Bitmap == NoBitmap {
-			pairs *= int64(p.HeadsQ)
+			pairs *= int64(p.OutHeads())
 		} else {
 			pairs = p.shown(a, b, n)
 		}
 		c.Pairs += pairs
-		c.Keys += int64(keys) * int64(p.HeadsKV)
-		queries += int64(n) * int64(p.HeadsQ)
+		c.Keys += int64(keys) * int64(p.StateHeads())
+		shown += int64(keys)
+		queries += int64(n)
 	}
 	d, dv := int64(p.Dim), int64(p.DimV)
-	c.Flop, c.Back = p.Op.entry().flop(p, &c, queries)
+	outs := queries * int64(p.OutHeads())
+	c.Flop, c.Back = p.Op.entry().flop(p, &c, outs)
 	_, nk := a.grid(p)
-	c.Bytes = queries*(int64(p.QDim()*p.Q.Bytes())+dv*int64(p.Out.Bytes())) + c.Keys*(d+dv)*int64(p.KV.Bytes())
+	rows := func(n int64, heads int, width int64, t DType) int64 {
+		return n * int64(heads) * width * int64(t.Bytes())
+	}
+	c.Bytes = rows(queries, p.HeadsQ, int64(p.QDim()), p.Q) + rows(queries, p.OutHeads(), dv, p.Out) +
+		rows(shown, p.HeadsKV, d, p.KV) + rows(shown, p.ValueHeads(), dv, p.KV)
 	for w := WantLSE; w <= WantMax; w <<= 1 {
 		if p.Want&w != 0 {
-			c.Bytes += 4 * queries
+			c.Bytes += 4 * outs
 		}
 	}
 	for _, w := range [...]Want{WantWeights, WantScores} {
 		if p.Want&w != 0 {
-			c.Bytes += 4 * queries * int64(nk)
+			c.Bytes += 4 * outs * int64(nk)
 		}
 	}
 	if p.Want&WantArgMax != 0 {
-		c.Bytes += 4 * queries
+		c.Bytes += 4 * outs
 	}
 	if p.KV == I8 {
-		c.Bytes += 8 * c.Keys
+		c.Bytes += rows(shown, p.HeadsKV+p.ValueHeads(), 1, F32) // scales
 	}
 	t := &a.Terms
-	for _, o := range [...]*Tensor{&t.Bias, &t.Relative, &t.Metric, &t.Cos, &t.Sin} {
-		c.Bytes += 4 * int64(o.Size())
+	for _, o := range [...]*Tensor{&t.Bias, &t.Relative, &t.Metric, &t.Cos, &t.Sin, &t.Decay, &t.Beta} {
+		c.Bytes += 4 * int64(min(o.Size(), o.span())) // a stride of 0 repeats what is stored
 	}
+	c.Bytes += 4 * int64(len(a.StateIn)+len(a.StateOut))
 	c.Bytes += int64(len(a.Allowed.Bool)) + 8*int64(len(a.Allowed.Words))
 	return c
 }

@@ -22,7 +22,7 @@
 // exp(sink) are 0. The order is fixed: a softcap applies to products and relative positions, never
 // to a bias or a mask.
 //
-// A linear problem replaces exp(z) by a product of features: see [Linear].
+// A linear problem replaces exp(z) by a product of features: see "Linear attention" below.
 //
 // A row also has by-products, which a call stores in [Stats]:
 //
@@ -66,10 +66,17 @@
 //	Relative          [1, row, query head or 1, dim of Q]
 //	Metric            [1, dim of Q, query head or 1, dim of K]
 //	Cos, Sin          [batch or 1, position, 1, angle]
+//	Decay             [batch, token, value head, 1 or dim of K]
+//	Beta              [batch, token, value head or 1, 1]
+//	StateIn           [batch][state head][dim of K][dim of V], and, if outputs are normalised,
+//	                  [batch][state head][dim of K] after it
+//	StateOut          max(1, Snapshots) states, the newest first
+//
+// With Linear.HeadsV, V has value heads and Out has output heads: see "Linear attention".
 //
 // Some problems change a shape:
 //
-//	ragged            Q, Out and Stats are [1, all rows, head, dim], and so are K and V;
+//	ragged            Q, Out and Stats are [1, all rows, head, dim], and so are K, V, Decay, Beta;
 //	                  queries of Allowed and Bias extend to SeqQ, their keys to SeqKV
 //	pages             K and V are [page, row of a page, key head, dim];
 //	                  keys of Allowed and Bias extend to SeqKV
@@ -140,6 +147,66 @@
 //     ([RopeInterleaved]), or c and c+n ([RopeHalves]). n angles turn the first 2n elements. Keys
 //     are stored unrotated; if [Rotate] rotated them beforehand, leave Rope out of the problem.
 //
+// # Linear attention
+//
+// A linear problem has weights w_ij = f(q_i) . f(k_j), where f is Feature after Norm:
+//
+//	o_i = sum_j w_ij v_j / (sum_j w_ij + Eps)   over the visible keys j
+//	o_i = scale * sum_j w_ij v_j                if Unnormalised
+//
+// Under a causal mask this is a recurrence over a state S of dim rows and dim_v columns. A gate and
+// the delta rule extend it. Token t of a state head computes, in this order:
+//
+//	S~ = alpha S             alpha = e^Decay, one number, or one for each row of S
+//	u  = v                   or beta (v - S~^T f(k)) with Delta
+//	S  = S~ + f(k) u^T       z = alpha z + f(k) if outputs are normalised
+//	o  = scale S^T f(q)      or S^T f(q) / (z . f(q) + Eps)
+//
+// The delta rule retrieves from the decayed state, and the output reads the state after the write.
+// [GatedDelta], [KDA], [DeltaNet], [GLA], [SSD], [RetNet] and [Lightning] return the problems of
+// published models.
+//
+// The switches combine as follows. Everything else about them is free:
+//
+//	              mask                     output            gradients   ability
+//	none          any                      either            yes         linear
+//	HeadGate      causal, in order         either            yes         gate per head
+//	KeyGate       causal, in order         Unnormalised      yes         gate per key channel
+//	Delta         causal, in order         Unnormalised      yes         delta rule
+//	Snapshots>1   causal, in order         either            no          snapshots
+//	Norm          any                      either            yes         norm of Q and K
+//	HeadsV        any                      either            yes         value heads
+//	a state       causal, in order         either            yes         none of its own
+//
+// "Causal, in order" is a band with Left unbounded and Right 0, without a bitmap, Lengths or pages:
+// [Problem.Carries]. Such a call with a rule or a state has one query for each key in every
+// sequence. Ragged batches are allowed.
+//
+//   - Heads: HeadsV is the number of heads of V and Decay, and of Beta unless it is shared. 0 means
+//     HeadsKV. Out has max(HeadsQ, HeadsV) heads and the state has max(HeadsKV, HeadsV). All
+//     numbers of heads divide that of Out, and of HeadsKV and HeadsV one divides the other.
+//     Consecutive heads share: output head h reads head h / (output heads / H) of an operand with H
+//     heads ([Problem.HeadOf], [Problem.StateHeadOf]). For an operand whose head h mod H belongs to
+//     output head h, reorder its heads first.
+//   - State: StateIn is the state before the first token, nil for zeros. StateOut receives the
+//     state after the last one, and may be StateIn itself in a forward pass. A sequence may be
+//     divided into calls anywhere; the result stays within the tolerance, not the same bits.
+//   - Snapshots: with Snapshots n, StateOut holds n states. State i is the one before the last i
+//     tokens of each sequence, so a decoder can take back up to n-1 tokens. A sequence with fewer
+//     tokens has the incoming state there.
+//   - Gates: Decay is a natural logarithm. Any finite number is computed as defined, also a
+//     positive one. -Inf resets the state, but what is NaN or infinite in it becomes NaN. +Inf and
+//     NaN make their head NaN from that token on. A stride of 0 along tokens is a constant gate:
+//     [ConstantDecay].
+//   - Beta: a number for each token and value head, or one shared by all heads. Models have 0 to 1,
+//     or to 2. Features of keys whose squared length times beta exceeds 2 make the state grow.
+//   - Norm: rows of Q and K are divided by sqrt(x.x + NormEps) ([NormSum]) or by max(|x|, NormEps)
+//     ([NormMax]). A row of zeros is 0/0 if NormEps is 0.
+//   - NaN and Inf: no operand is checked for them. One in Q affects its output row. One in K, Decay
+//     or Beta affects its state head, and one in V its column, both from its token on.
+//   - Padding: a token with k, v, beta and Decay of 0 leaves the state as it is. A Decay other than
+//     0 does not.
+//
 // # Sequences and caches
 //
 //   - Capacities: a call may bring fewer query rows (Q.S <= SeqQ) or keys (K.S <= SeqKV, or KLen),
@@ -167,7 +234,9 @@
 // [Grads] defines the gradients that come in and go out. A problem with WantGrad has a plan with a
 // Backward. Call it after a Forward on the same operands, which it leaves as they are. Operands and
 // gradients are float32. A gradient has the shape of its operand: dBias is summed over the axes
-// along which the bias is broadcast, dK and dV over the query heads that share a key head.
+// along which the bias is broadcast, dK and dV over the query heads that share a key head. A
+// constant Decay has a gradient for each token. A gradient of the state comes in as Grads.StateOut
+// and goes out as Grads.StateIn.
 //
 // # Promises of a kernel
 //

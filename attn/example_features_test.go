@@ -389,3 +389,26 @@ func ExamplePartial() {
 	fmt.Printf("%.2f, LSE %.4f = log 4\n", all.Out.Data, all.LSE.LogSum(0, 0, 0).Value())
 	// Output: [3.00], LSE 1.3863 = log 4
 }
+
+// The gated delta rule of Qwen3-Next: 32 value heads, of which two share a key head. The state of
+// a sequence does not grow, however long the sequence is.
+func ExampleGatedDelta() {
+	p := attn.GatedDelta(attn.Problem{
+		Batch: 1, SeqQ: 1, SeqKV: 1, HeadsQ: 16, HeadsKV: 16, Dim: 128, DimV: 128, Linear: attn.Linear{HeadsV: 32},
+	})
+	fmt.Println(p.Needs())
+	fmt.Println(p.OutHeads(), "heads of Out, a state of", p.StateLen()/p.StateHeads(), "numbers for each")
+	// Output:
+	// linear, gate per head, delta rule, norm of Q and K, value heads
+	// 32 heads of Out, a state of 16384 numbers for each
+}
+
+// The gates of retention are constant. A stride of 0 repeats them for every token.
+func ExampleConstantDecay() {
+	decay := attn.ConstantDecay(attn.RetNetDecay(2), 1, 1000)
+	for h := range 2 {
+		fmt.Printf("%.6f ", math.Exp(float64(decay.Row(0, 999, h)[0]))) // 31/32 and 63/64
+	}
+	fmt.Println(decay.Shape(), len(decay.Data), "numbers")
+	// Output: 0.968750 0.984375 [batch 1, seq 1000, head 2, dim 1] 2 numbers
+}

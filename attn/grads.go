@@ -31,12 +31,19 @@ import (
 // Stats.Entropy if its gradient comes in. An LSE of two numbers has one gradient, that of their
 // sum.
 //
+// A linear problem with a rule has the gradients of its recurrence (package oracle). Decay has that
+// of the logarithm. A linear problem that Carries a state may have dStateOut, which comes in, and
+// dStateIn, which goes out; its Backward reads StateIn.
+//
 // A row that sees no key has zero gradients, and so has a key that no row sees. A row whose LSE is
 // NaN or +Inf has NaN gradients, and so have the keys that it sees.
 type Grads struct {
 	Out, LSE, Entropy Tensor   // incoming
 	Q, K, V           Tensor   // outgoing
-	Terms             Operands // outgoing: Bias, Slopes, Sinks, Relative, Metric
+	Terms             Operands // outgoing: Bias, Slopes, Sinks, Relative, Metric, Decay, Beta
+
+	StateOut []float32 // incoming, one state
+	StateIn  []float32 // outgoing, one state
 }
 
 // CheckGrads reports what is wrong with the operands of a backward pass. The error names the
@@ -75,11 +82,11 @@ func (p *Problem) checkIncoming(a *Args, g *Grads) error {
 		if o.t.isZero() {
 			continue
 		}
-		if err := o.t.fits(o.name, F32, a.Q.B, a.Q.S, p.HeadsQ, o.d); err != nil {
+		if err := o.t.fits(o.name, F32, a.Q.B, a.Q.S, p.OutHeads(), o.d); err != nil {
 			return err
 		}
 	}
-	return nil
+	return p.checkStateGrads(a, g)
 }
 
 func (p *Problem) checkOutgoing(a *Args, g *Grads) error {
@@ -92,13 +99,18 @@ func (p *Problem) checkOutgoing(a *Args, g *Grads) error {
 	// Names and tensors are in separate arrays: an error uses the name, and whatever shared a
 	// struct with it would be moved to the heap.
 	t, slopes, sinks, dSlopes, dSinks := &a.Terms, list(a.Terms.Slopes), list(a.Terms.Sinks), list(g.Terms.Slopes), list(g.Terms.Sinks)
-	names := [...]string{"Q", "K", "V", "Bias", "Relative", "Metric", "Slopes", "Sinks", "Out", "Stats.LSE", "Stats.Entropy", "Cos", "Sin", "dOut", "dLSE", "dEntropy"}
-	in := [...]*Tensor{
-		&a.Q, &a.K, &a.V, &t.Bias, &t.Relative, &t.Metric, &slopes, &sinks, &a.Out, &a.Stats.LSE, &a.Stats.Entropy, &t.Cos, &t.Sin, &g.Out, &g.LSE, &g.Entropy,
+	state, dIn, dOut := list(a.StateIn), list(g.StateIn), list(g.StateOut)
+	if a.StateIn == nil { // the gradient of a state of zeros
+		state = Tensor{B: dIn.B, S: dIn.S, H: dIn.H, D: dIn.D}
 	}
-	outNames := [...]string{"dQ", "dK", "dV", "dBias", "dRelative", "dMetric", "dSlopes", "dSinks"}
+	names := [...]string{"Q", "K", "V", "Bias", "Relative", "Metric", "Slopes", "Sinks", "Decay", "Beta", "StateIn", "Out", "Stats.LSE", "Stats.Entropy", "Cos", "Sin", "dOut", "dLSE", "dEntropy", "dStateOut"}
+	in := [...]*Tensor{
+		&a.Q, &a.K, &a.V, &t.Bias, &t.Relative, &t.Metric, &slopes, &sinks, &t.Decay, &t.Beta, &state, &a.Out, &a.Stats.LSE, &a.Stats.Entropy,
+		&t.Cos, &t.Sin, &g.Out, &g.LSE, &g.Entropy, &dOut,
+	}
+	outNames := [...]string{"dQ", "dK", "dV", "dBias", "dRelative", "dMetric", "dSlopes", "dSinks", "dDecay", "dBeta", "dStateIn"}
 	// out[i] is the gradient of in[i].
-	out := [...]*Tensor{&g.Q, &g.K, &g.V, &g.Terms.Bias, &g.Terms.Relative, &g.Terms.Metric, &dSlopes, &dSinks}
+	out := [...]*Tensor{&g.Q, &g.K, &g.V, &g.Terms.Bias, &g.Terms.Relative, &g.Terms.Metric, &dSlopes, &dSinks, &g.Terms.Decay, &g.Terms.Beta, &dIn}
 	for i, o := range out {
 		if o.isZero() {
 			continue
@@ -164,7 +176,7 @@ func (g *Grads) Shared() bool {
 // Begin clears every outgoing gradient that is set. Every Backward calls it after MustGrads.
 func (g *Grads) Begin() {
 	t := &g.Terms
-	for _, o := range [...]*Tensor{&g.Q, &g.K, &g.V, &t.Bias, &t.Relative, &t.Metric} {
+	for _, o := range [...]*Tensor{&g.Q, &g.K, &g.V, &t.Bias, &t.Relative, &t.Metric, &t.Decay, &t.Beta} {
 		if o.Data == nil {
 			continue
 		}
@@ -178,6 +190,7 @@ func (g *Grads) Begin() {
 	}
 	clear(t.Slopes)
 	clear(t.Sinks)
+	clear(g.StateIn)
 }
 
 // MustGrads panics when the operands of a backward pass are wrong. Every Backward calls it first.

@@ -6,7 +6,7 @@ import (
 )
 
 // A Guard allows one call of a plan at a time, because calls share the plan's scratch. The zero
-// Guard is ready to use. Forward, Backward and Step begin with
+// Guard is ready to use. Forward and Backward begin with
 //
 //	defer pl.guard.Enter(name).Leave()
 type Guard struct{ busy atomic.Bool }

@@ -39,21 +39,6 @@ type Differentiable interface {
 	Backward(a *Args, g *Grads)
 }
 
-// Recurrent is a plan that can carry a state from call to call: a plan of a linear problem under a
-// causal mask, without Lengths.
-//
-// Step processes all rows of a, writes their outputs and leaves the state after them. There may be
-// 1 to SeqQ rows, with as many queries as keys. Problem.SeqQ selects the chunked form or the
-// one-row form. Forward is Step from the zero state.
-//
-// A state is float32 [batch][key head][d_phi][d_v]. A normalised problem has [batch][key
-// head][d_phi] behind it.
-type Recurrent interface {
-	Plan
-	StateLen() int
-	Step(a *Args, state []float32)
-}
-
 // Tuned is a kernel that adapts its computation to the CPU. It is found by type assertion.
 type Tuned interface {
 	Kernel

@@ -29,8 +29,11 @@ const (
 	anyStore = NeedTypes | NeedLengths | NeedRagged | NeedPages
 )
 
+// AllRules is every ability that the rule of a linear problem can need.
+const AllRules = NeedHeadGate | NeedKeyGate | NeedDelta | NeedNorm | NeedHeadsV | NeedSnapshots
+
 // AllSoftmax is every ability that a problem of softmax attention can need.
-const AllSoftmax = NeedSoftmax | AllNeeds&^(1<<opEnd-1)
+const AllSoftmax = NeedSoftmax | AllNeeds&^(1<<opEnd-1|AllRules)
 
 // An operation is one entry of the table.
 type operation struct {
@@ -62,17 +65,10 @@ var operations = [opEnd]operation{
 		averages: func(p *Problem) bool { return p.Score.Terms&TermSinks == 0 },
 	},
 	OpLinear: {
-		name:  "linear",
-		takes: anyMask | anyStore | NeedGrad,
-		check: func(p *Problem) error {
-			if p.DimQ != 0 {
-				return fmt.Errorf("problem: dim_q is %d, but op is linear, which has no metric: leave it 0", p.DimQ)
-			}
-			return nil
-		},
-		flop: func(p *Problem, c *Count, queries int64) (forward, backward int64) {
-			return fiveForTwo(times(2*int64(p.Dim)*(int64(p.DimV)+1), c.Keys+queries))
-		},
+		name:     "linear",
+		takes:    anyMask | anyStore | NeedGrad | AllRules,
+		check:    checkLinear,
+		flop:     linearFlop,
 		averages: func(p *Problem) bool { return !p.Linear.Unnormalised && p.Linear.Eps == 0 },
 	},
 }

@@ -18,7 +18,7 @@ type Problem struct {
 	Op              Op // Op.Takes returns which of the fields below it takes
 	Batch           int
 	SeqQ, SeqKV     int // capacities: a call may have fewer rows
-	HeadsQ, HeadsKV int // HeadsKV divides HeadsQ
+	HeadsQ, HeadsKV int // HeadsKV divides HeadsQ, unless Linear.HeadsV is set
 	Dim, DimV       int // columns of K, and of V and Out
 	DimQ            int // columns of Q if a metric is not square; 0 means Dim
 	Mask            Mask
@@ -74,10 +74,19 @@ const (
 //
 //	o_i = sum_j w_ij v_j / (sum_j w_ij + Eps)   w_ij = f(q_i) . f(k_j)
 //	o_i = scale * sum_j w_ij v_j                if Unnormalised
+//
+// Under a causal mask this is a recurrence over a state S, which the fields after Eps extend. See
+// "Linear attention" in the package doc.
 type Linear struct {
 	Feature      Feature
 	Unnormalised bool
 	Eps          float64
+	Gate         Gate    // decay of the state before each token: Operands.Decay
+	Delta        bool    // a token writes beta (v - S^T f(k)) in place of v: Operands.Beta
+	Norm         Norm    // applied to rows of Q and K before the feature map
+	NormEps      float64 // 0 or more
+	HeadsV       int     // heads of V, Decay and Beta; 0 means HeadsKV
+	Snapshots    int     // states in Args.StateOut; 0 means 1
 }
 
 // A Feature is a map applied to each element of Q and K in a linear problem.
@@ -152,6 +161,12 @@ const (
 	NeedWeights
 	NeedScores
 	NeedGrad
+	NeedHeadGate
+	NeedKeyGate
+	NeedDelta
+	NeedNorm
+	NeedHeadsV // Linear.HeadsV is set
+	NeedSnapshots
 	needsEnd
 )
 
@@ -159,6 +174,7 @@ var needNames = [...]string{
 	"window", "bool mask", "packed mask", "block mask", "temperature", "softcap", "bias", "ALiBi", "sinks",
 	"relative positions", "metric", "RoPE", "16-bit or int8 operands", "key lengths and positions",
 	"ragged batch", "pages", "LSE", "mean score", "entropy", "max", "argmax", "weights", "raw scores", "gradients",
+	"gate per head", "gate per key channel", "delta rule", "norm of Q and K", "value heads", "snapshots",
 }
 
 // String lists the names of the abilities.
@@ -179,7 +195,7 @@ func (n Needs) String() string {
 
 // Wants returns the by-products and gradients among the abilities.
 func (n Needs) Wants() Want {
-	return Want(n >> bits.TrailingZeros64(uint64(NeedLSE)))
+	return Want(n>>bits.TrailingZeros64(uint64(NeedLSE))) & (WantGrad<<1 - 1)
 }
 
 // AllNeeds is the set of all abilities.
@@ -211,6 +227,13 @@ func (p *Problem) Needs() Needs {
 	for w := WantLSE; w <= WantGrad; w <<= 1 {
 		add(p.Want&w != 0, NeedLSE<<bits.TrailingZeros16(uint16(w)))
 	}
+	l := p.Linear
+	add(l.Gate == HeadGate, NeedHeadGate)
+	add(l.Gate == KeyGate, NeedKeyGate)
+	add(l.Delta, NeedDelta)
+	add(l.Norm != NoNorm, NeedNorm)
+	add(l.HeadsV != 0, NeedHeadsV)
+	add(l.Snapshots > 1, NeedSnapshots)
 	return n
 }
 
@@ -241,18 +264,20 @@ func (p *Problem) Validate() error {
 		{"dim_v", p.DimV},
 		{"dim_q", p.DimQ},
 		{"page", p.Page},
+		{"heads_v", p.Linear.HeadsV},
+		{"snapshots", p.Linear.Snapshots},
 	} {
 		if f.n < 0 {
 			return fmt.Errorf("problem: %s is %d, want 0 or more", f.name, f.n)
 		}
 	}
-	if p.HeadsQ > 0 && (p.HeadsKV == 0 || p.HeadsQ%p.HeadsKV != 0) {
-		return fmt.Errorf("problem: %d key heads do not divide %d query heads", p.HeadsKV, p.HeadsQ)
+	if err := p.checkHeads(); err != nil {
+		return err
 	}
 	// Indices and counts of pairs must not overflow, nor their products with the scratch bytes that
 	// a kernel holds for each.
-	if !fits(1<<46, p.Batch, max(p.HeadsQ, p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV, p.DimQ)) ||
-		!fits(1<<58, p.Batch, p.HeadsQ, p.SeqQ, p.SeqKV) {
+	if !fits(1<<46, p.Batch, max(p.OutHeads(), p.HeadsKV), max(p.SeqQ, p.SeqKV), max(p.Dim, p.DimV, p.DimQ)) ||
+		!fits(1<<58, p.Batch, p.OutHeads(), p.SeqQ, p.SeqKV) {
 		return fmt.Errorf("problem: batch %d, heads %d and %d, seq %d by %d, dim %d and %d are more than any machine can hold or compute",
 			p.Batch, p.HeadsQ, p.HeadsKV, p.SeqQ, p.SeqKV, p.Dim, p.DimV)
 	}
@@ -291,14 +316,16 @@ func (p *Problem) Validate() error {
 		return errors.New("problem: sinks at temperature Frozen or +Inf, which are defined for scores alone: leave TermSinks out")
 	case p.DimQ != 0 && p.DimQ != p.Dim && s.Terms&TermMetric == 0:
 		return fmt.Errorf("problem: dim_q %d and dim %d differ: leave dim_q 0, or add TermMetric", p.DimQ, p.Dim)
-	case max(p.Q, p.KV, p.Out) > I8 || l.Feature > Identity:
-		return errors.New("problem: unknown element type or feature map")
+	case max(p.Q, p.KV, p.Out) > I8 || l.Feature > Identity || l.Gate > KeyGate || l.Norm > NormMax:
+		return errors.New("problem: unknown element type, feature map, gate or norm")
 	case p.Q == I8 || p.Out == I8:
 		return errors.New("problem: int8 is a type for K and V: want f32, f16 or bf16 for Q and Out")
 	case p.Page != 0 && (p.Page < 8 || p.Page&(p.Page-1) != 0 || p.Page > 1<<30):
 		return fmt.Errorf("problem: pages of %d rows, want a power of two from 8 to %d", p.Page, 1<<30)
 	case math.IsNaN(l.Eps) || math.IsInf(l.Eps, 0) || l.Eps < 0:
 		return fmt.Errorf("problem: linear eps %v, want a small number, 0 or more", l.Eps)
+	case math.IsNaN(l.NormEps) || math.IsInf(l.NormEps, 0) || l.NormEps < 0:
+		return fmt.Errorf("problem: norm eps %v, want a small number, 0 or more", l.NormEps)
 	}
 	return p.checkOp()
 }

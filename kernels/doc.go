@@ -33,7 +33,8 @@
 //   - backward pass: the computation of gradients; it computes the weights a second time.
 //   - bundle: tiles of one key head that go over the same blocks together, as one task.
 //   - chunk: rows of linear attention between two updates of its state.
-//   - state: the sums over keys that linear attention carries from one chunk to the next.
+//   - state: the matrix that linear attention updates with each token, and carries from one chunk,
+//     and from one call, to the next.
 //   - set: the loops of one instruction set, an asm.Ops.
 //   - path: the choices of a tuning that change bits; other paths count as other kernels.
 //   - plan: what Kernel.Plan returns for a problem: its sizes, scratch and schedule.

@@ -41,12 +41,11 @@ func Example_recurrent() {
 	if err != nil {
 		panic(err)
 	}
-	rec := plan.(attn.Recurrent)
-	state := make([]float32, rec.StateLen())
+	state := make([]float32, p.StateLen())
 	number := func(x float32) attn.Tensor { return attn.Wrap(attn.BHSD, []float32{x}, 1, 1, 1, 1) }
 	for _, v := range []float32{1, 2, 3} {
-		a := &attn.Args{Q: number(10), K: number(1), V: number(v), Out: number(0)}
-		rec.Step(a, state)
+		a := &attn.Args{Q: number(10), K: number(1), V: number(v), Out: number(0), StateIn: state, StateOut: state}
+		plan.Forward(a)
 		fmt.Println(a.Out.Data, state)
 	}
 	// Output:

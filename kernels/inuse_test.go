@@ -80,7 +80,7 @@ func TestPlanInUse(t *testing.T) {
 		for _, nq := range []int{1, 30} {
 			p := attn.Problem{Batch: 2, SeqQ: nq, SeqKV: 30, HeadsQ: 2, HeadsKV: 1, Dim: 8, DimV: 8, Mask: attn.Causal(), Want: attn.WantGrad}
 			if p.Op = op; op == attn.OpLinear {
-				p.SeqKV = nq // Step needs as many keys as queries
+				p.SeqKV = nq // a state needs as many keys as queries
 			}
 			t.Run(fmt.Sprintf("%s/%d", algo, nq), func(t *testing.T) {
 				plan, all := everyCall(t, k, p)
@@ -129,9 +129,11 @@ func everyCall(t *testing.T, k attn.Kernel, p attn.Problem) (attn.Plan, map[stri
 		"Forward":  func() { plan.Forward(a) },
 		"Backward": func() { plan.(attn.Differentiable).Backward(a, g) },
 	}
-	if r, ok := plan.(attn.Recurrent); ok {
-		state := make([]float32, r.StateLen())
-		all["Step"] = func() { r.Step(a, state) }
+	if p.Carries() {
+		carried := *a
+		carried.StateOut = make([]float32, p.StateLen())
+		carried.StateIn = carried.StateOut
+		all["Forward with a state"] = func() { plan.Forward(&carried) }
 	}
 	return plan, all
 }

@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -44,6 +45,8 @@ type randomCase struct {
 	attn.Problem
 	layout string
 	args   *attn.Args
+	rule   *drawer     // draws operands of a problem with a rule or a state; nil: it has none
+	grads  *attn.Grads // gradients of such a problem
 }
 
 // randomProblem draws a case. It returns nil if two of the choices exclude each other, or if a
@@ -68,6 +71,14 @@ func randomProblem(t *rapid.T) *randomCase {
 		p.Dim, p.DimV = min(p.Dim, 20), min(p.DimV, 20)
 	}
 	p.HeadsQ = p.HeadsKV * group
+	if p.Op == attn.OpLinear && rapid.Bool().Draw(t, "rule") {
+		d := drawer{rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed of the rule"), 0))}
+		x := d.rule()
+		if p := x.p; p.Validate() != nil || p.Check(x.a) != nil {
+			return nil
+		}
+		return &randomCase{Problem: x.p, layout: "of a rule", args: x.a, rule: &d, grads: x.g}
+	}
 	if p.Op == attn.OpSoftmax {
 		randomSoftmax(t, &p)
 		if p.Score != (attn.Score{}) {
@@ -102,7 +113,7 @@ func randomProblem(t *rapid.T) *randomCase {
 	if randomArgs(t, &p, a); p.Check(a) != nil {
 		return nil
 	}
-	return &randomCase{p, layout, a}
+	return &randomCase{Problem: p, layout: layout, args: a}
 }
 
 // judge holds kernels to the definition on the case.
@@ -114,7 +125,12 @@ func (c *randomCase) judge(t *rapid.T, all []attn.Kernel) {
 		t.Fatal(err)
 	}
 	rows := oracle.Sample(&p, a, 64, 1)
-	before := randomCall(t, &p, layout) // a later call must not read its rest
+	var before *attn.Args // a later call must not read its rest
+	if c.rule != nil {
+		before, all = c.rule.ruleArgs(&p), append(slices.Clone(all), stepwise{})
+	} else {
+		before = randomCall(t, &p, layout)
+	}
 	// The distance of a score from its row's reference is rounded, and the reference may be 40
 	// below the largest score. The tolerance comes from sums of products. With few columns, or with
 	// few columns and a score term, it can be smaller than that rounding, mostly in gradients.
@@ -125,8 +141,8 @@ func (c *randomCase) judge(t *rapid.T, all []attn.Kernel) {
 	case columns < 8, columns < 16 && p.Score.Terms != 0:
 		most = 2
 	}
-	var g *attn.Grads
-	if p.Want&attn.WantGrad != 0 {
+	g := c.grads
+	if p.Want&attn.WantGrad != 0 && g == nil {
 		if g, err = cases.NewGrads(p, a, layout, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -194,6 +210,10 @@ func written(a *attn.Args, g *attn.Grads) []float32 {
 	}
 	for _, j := range a.Stats.ArgMax {
 		all = append(all, float32(j))
+	}
+	all = append(all, a.StateOut...)
+	if g != nil {
+		all = append(all, g.StateIn...)
 	}
 	return all
 }

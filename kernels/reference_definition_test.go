@@ -143,6 +143,7 @@ type reference struct {
 	out, lse, mean, entropy, max, weights, scores *output
 	dQ, dK, dV                                    *output
 	dBias, dSlopes, dSinks, dRelative, dMetric    *output
+	stateOut, dStateIn, dDecay, dBeta             *output
 
 	most    [][]int       // for each row of ArgMax, the keys that it may be; nil: any
 	logSums []attn.LogSum // for each row, the LSE as two numbers
@@ -164,6 +165,7 @@ func refer(p *attn.Problem, a *attn.Args, g *attn.Grads, merged bool) *reference
 	r.max = r.rowwise("Max", &s.Max, 1)
 	r.weights = r.rowwise("Weights", &s.Weights, s.Weights.D)
 	r.scores = r.rowwise("Scores", &s.Scores, s.Scores.D)
+	r.stateOut = r.listed("StateOut", a.StateOut)
 	if g != nil {
 		t := &g.Terms
 		slopes := attn.Tensor{Data: t.Slopes, B: 1, S: 1, H: 1, D: len(t.Slopes)}
@@ -171,10 +173,15 @@ func refer(p *attn.Problem, a *attn.Args, g *attn.Grads, merged bool) *reference
 		r.dQ, r.dK, r.dV = r.gradient("dQ", &g.Q), r.gradient("dK", &g.K), r.gradient("dV", &g.V)
 		r.dBias, r.dSlopes, r.dSinks = r.gradient("dBias", &t.Bias), r.gradient("dSlopes", &slopes), r.gradient("dSinks", &sinks)
 		r.dRelative, r.dMetric = r.gradient("dRelative", &t.Relative), r.gradient("dMetric", &t.Metric)
+		r.dDecay, r.dBeta, r.dStateIn = r.gradient("dDecay", &t.Decay), r.gradient("dBeta", &t.Beta), r.listed("dStateIn", g.StateIn)
 	}
 	for b := range p.Batch {
-		for kv := range p.HeadsKV {
-			r.keyHead(b, kv)
+		for s := range r.stateHeads() {
+			if r.recurs() {
+				r.recur(b, s)
+			} else {
+				r.keyHead(b, s)
+			}
 		}
 	}
 	for _, o := range r.outputs {
@@ -197,6 +204,11 @@ func (r *reference) rowwise(name string, t *attn.Tensor, d int) *output {
 	}
 	r.outputs = append(r.outputs, o)
 	return o
+}
+
+// listed adds an output that is a list of numbers.
+func (r *reference) listed(name string, x []float32) *output {
+	return r.rowwise(name, &attn.Tensor{Data: x, B: 1, S: 1, H: 1, D: len(x)}, len(x))
 }
 
 // gradient adds an output that is a sum.
@@ -355,19 +367,21 @@ func (r *reference) lowest() float64 {
 	return max(-math.MaxFloat32, -math.MaxFloat32*math.Ln2*r.temperature())
 }
 
-// A keyHead is the data that the queries of a key head share: the keys in use, after rotation, and
-// their values.
+// A keyHead is the data that the queries of a key head and a value head share: the keys in use,
+// after rotation, and their values.
 type keyHead struct {
-	b, kv int
-	k, v  [][]number
-	twin  []int     // for each key, the first key with the same row
-	dK    [][]total // [key]: gradients
+	b, kv, vh int
+	k, v      [][]number
+	twin      []int     // for each key, the first key with the same row
+	dK        [][]total // [key]: gradients
 }
 
-// keyHead computes the queries of a batch entry that share a key head.
-func (r *reference) keyHead(b, kv int) {
+// keyHead computes the queries of a batch entry that share a key head and a value head: pair s of
+// these.
+func (r *reference) keyHead(b, s int) {
 	p, n, seen := r.p, r.keys(b), map[string]int{}
-	m := &keyHead{b: b, kv: kv, k: make([][]number, n), v: make([][]number, n), twin: make([]int, n), dK: make([][]total, n)}
+	kv, vh := s*r.p.HeadsKV/r.stateHeads(), s*r.valueHeads()/r.stateHeads()
+	m := &keyHead{b: b, kv: kv, vh: vh, k: make([][]number, n), v: make([][]number, n), twin: make([]int, n), dK: make([][]total, n)}
 	for j := range n {
 		batch, row := r.keyPlace(b, j)
 		k := numbersOf(&r.a.K, batch, row, kv)
@@ -384,11 +398,11 @@ func (r *reference) keyHead(b, kv int) {
 		} else {
 			m.k[j] = r.turn(k, b, j, false)
 		}
-		m.v[j] = numbersOf(&r.a.V, batch, row, kv)
+		m.v[j] = numbersOf(&r.a.V, batch, row, vh)
 		m.dK[j] = make([]total, p.Dim)
 	}
-	group := p.HeadsQ / p.HeadsKV
-	for h := kv * group; h < (kv+1)*group; h++ {
+	group := r.outHeads() / r.stateHeads()
+	for h := s * group; h < (s+1)*group; h++ {
 		for i := range r.queries(b) {
 			if p.Op == attn.OpLinear {
 				r.linearRow(m, i, h)
@@ -400,11 +414,11 @@ func (r *reference) keyHead(b, kv int) {
 	for j := range m.dK {
 		batch, at := r.keyPlace(b, j)
 		row := r.turn(numbers(m.dK[j]), b, j, true)
-		for d, x := range numbersOf(&r.a.K, batch, at, kv) {
-			if p.Op == attn.OpLinear {
-				row[d] = row[d].times(r.featureSlope(x))
-			}
-			r.dK.add(batch, at, kv, d, row[d])
+		if p.Op == attn.OpLinear {
+			row = r.featureBack(numbersOf(&r.a.K, batch, at, kv), row)
+		}
+		for d, x := range row {
+			r.dK.add(batch, at, kv, d, x)
 		}
 	}
 }
@@ -910,8 +924,56 @@ func (r *reference) backward(m *keyHead, q *query, pairs []pair, out []number, e
 	}
 }
 
-// features applies the feature map to a row of Q or K of a linear problem.
+// normed divides a row of Q or K of a linear problem by its length, and returns the factor too.
+func (r *reference) normed(row []number) (to []number, factor number) {
+	l, one := r.p.Linear, number{x: 1, size: 1}
+	if l.Norm == attn.NoNorm {
+		return row, one
+	}
+	var squares total
+	for _, x := range row {
+		squares.add(x.times(x))
+	}
+	if l.Norm == attn.NormSum {
+		squares.add(rounded(l.NormEps))
+	}
+	square := squares.number()
+	length := number{x: math.Sqrt(square.x)}
+	length.err, length.size = square.err/(2*length.x)+rounding*length.x, length.x
+	if l.Norm == attn.NormMax && length.x < l.NormEps {
+		length = rounded(l.NormEps)
+	}
+	factor = one.over(length)
+	for _, x := range row {
+		to = append(to, x.times(factor))
+	}
+	return to, factor
+}
+
+// featureBack returns the gradient of a row of Q or K of a linear problem, given that of its
+// features.
+func (r *reference) featureBack(row, by []number) []number {
+	to, l := make([]number, len(row)), r.p.Linear
+	y, factor := r.normed(row)
+	for i, x := range y {
+		to[i] = by[i].times(r.featureSlope(x))
+	}
+	if l.Norm == attn.NoNorm {
+		return to
+	}
+	along := dot(y, to)
+	for i, x := range y {
+		if l.Norm == attn.NormSum || factor.x < 1/l.NormEps { // else the length is a constant
+			to[i] = to[i].minus(x.times(along))
+		}
+		to[i] = to[i].times(factor)
+	}
+	return to
+}
+
+// features applies norm and feature map to a row of Q or K of a linear problem.
 func (r *reference) features(row []number) []number {
+	row, _ = r.normed(row)
 	to := make([]number, len(row))
 	for i, x := range row {
 		switch one := (number{x: 1, size: 1}); {
@@ -935,7 +997,8 @@ func (r *reference) featureSlope(x number) number {
 	case r.p.Linear.Feature == attn.Identity || x.x > 0:
 		return number{x: 1, size: 1}
 	case r.p.Linear.Feature == attn.EluPlusOne:
-		return r.features([]number{x})[0]
+		e := math.Exp(x.x)
+		return number{e, e * (x.err + 4*rounding), e}
 	}
 	return number{}
 }
@@ -944,7 +1007,8 @@ func (r *reference) featureSlope(x number) number {
 func (r *reference) linearRow(m *keyHead, i, h int) {
 	p := r.p
 	batch, row := r.place(m.b, i)
-	raw := numbersOf(&r.a.Q, batch, row, h)
+	qh := h * p.HeadsQ / r.outHeads()
+	raw := numbersOf(&r.a.Q, batch, row, qh)
 	q := r.features(raw)
 	var seen []int
 	var w []number
@@ -983,7 +1047,7 @@ func (r *reference) linearRow(m *keyHead, i, h int) {
 	for n, j := range seen {
 		keyBatch, keyRow := r.keyPlace(m.b, j)
 		for d, y := range dOut {
-			r.dV.add(keyBatch, keyRow, m.kv, d, normed(w[n]).times(y))
+			r.dV.add(keyBatch, keyRow, m.vh, d, normed(w[n]).times(y))
 		}
 		dw := normed(dot(dOut, m.v[j]).minus(common))
 		for d, y := range m.k[j] {
@@ -991,7 +1055,7 @@ func (r *reference) linearRow(m *keyHead, i, h int) {
 			m.dK[j][d].add(dw.times(q[d]))
 		}
 	}
-	for d, x := range numbers(dQ) {
-		r.dQ.add(batch, row, h, d, x.times(r.featureSlope(raw[d])))
+	for d, x := range r.featureBack(raw, numbers(dQ)) {
+		r.dQ.add(batch, row, qh, d, x)
 	}
 }

@@ -97,6 +97,9 @@ func (d drawer) wants(p *attn.Problem) {
 // near draws a problem of any features with scores near 0.
 func (d drawer) near() trial {
 	p := d.problem()
+	if d.oneIn(4) {
+		return d.rule()
+	}
 	if d.oneIn(8) {
 		p.Op, p.Lengths = attn.OpLinear, false
 		p.Mask = pick(d, attn.Full(), attn.Causal(), attn.CausalTopLeft())
@@ -393,12 +396,12 @@ func (d drawer) grads(x *trial) {
 	g := &attn.Grads{}
 	x.g = g
 	row := func(to *attn.Tensor, n int) {
-		*to = d.typed(attn.F32, a.Q.B, a.Q.S, p.HeadsQ, n)
 		r := &reference{p: p, a: a}
+		*to = d.typed(attn.F32, a.Q.B, a.Q.S, r.outHeads(), n)
 		for b := range p.Batch {
 			for i := range r.queries(b) {
 				batch, row := r.place(b, i)
-				for h := range p.HeadsQ {
+				for h := range to.H {
 					to.Write(d.normal(make([]float32, n)), batch, row, h)
 				}
 			}
@@ -424,6 +427,12 @@ func (d drawer) grads(x *trial) {
 	shape(&g.Terms.Bias, &a.Terms.Bias)
 	shape(&g.Terms.Relative, &a.Terms.Relative)
 	shape(&g.Terms.Metric, &a.Terms.Metric)
+	shape(&g.Terms.Decay, &a.Terms.Decay)
+	shape(&g.Terms.Beta, &a.Terms.Beta)
+	if p.Carries() && a.StateOut != nil {
+		g.StateIn = make([]float32, len(a.StateOut))
+		g.StateOut = d.normal(make([]float32, len(a.StateOut)))
+	}
 	if a.Terms.Slopes != nil {
 		g.Terms.Slopes = make([]float32, p.HeadsQ)
 	}

@@ -34,14 +34,14 @@ func TestReference(t *testing.T) {
 		r := refer(&x.p, x.a, x.g, x.cuts != nil)
 		var wrong []string
 		ran := 0
-		for i, k := range slices.Concat(kernels.All(), always) {
-			if _, err := k.Check(x.p, 1); err != nil {
+		for i, k := range slices.Concat(kernels.All(), always, []attn.Kernel{stepwise{}}) {
+			if _, err := k.Check(x.p, 1); err != nil || k == attn.Kernel(stepwise{}) && !r.recurs() {
 				continue
 			}
 			ran++
 			x.run(t, k, seed)
 			algo, isa := k.Name()
-			if i >= len(kernels.All()) {
+			if i >= len(kernels.All()) && isa != "test" {
 				isa += " in parts"
 			}
 			for _, text := range all.judge(r) {
@@ -83,10 +83,11 @@ func (x *trial) run(t *testing.T, k attn.Kernel, seed uint64) {
 // spoil fills the outputs with NaN.
 func (x *trial) spoil() {
 	s := &x.a.Stats
-	lists := [][]float32{x.a.Out.Data, s.LSE.Data, s.Mean.Data, s.Entropy.Data, s.Max.Data, s.Weights.Data, s.Scores.Data}
+	lists := [][]float32{x.a.Out.Data, x.a.StateOut, s.LSE.Data, s.Mean.Data, s.Entropy.Data, s.Max.Data, s.Weights.Data, s.Scores.Data}
 	if g := x.g; g != nil {
 		t := &g.Terms
 		lists = append(lists, g.Q.Data, g.K.Data, g.V.Data, t.Bias.Data, t.Slopes, t.Sinks, t.Relative.Data, t.Metric.Data)
+		lists = append(lists, t.Decay.Data, t.Beta.Data, g.StateIn)
 	}
 	for _, l := range lists {
 		for i := range l {
@@ -295,6 +296,21 @@ func (r *reference) write() {
 	}
 }
 
+// rows replaces an operand by a copy whose rows of batch entry 0 are changed. It reports whether
+// there is such an operand.
+func rows(t *attn.Tensor, change func(row []float32, s, h int)) bool {
+	if len(t.Data) == 0 {
+		return false
+	}
+	t.Data = slices.Clone(t.Data)
+	for s := range t.S {
+		for h := range t.H {
+			change(t.Row(0, s, h), s, h)
+		}
+	}
+	return true
+}
+
 // A mutant is a plausible mistake in a computation or in an output. It reports whether it changes
 // anything in a trial.
 type mutant struct {
@@ -372,6 +388,50 @@ func mutants() []mutant {
 				}
 			}
 			return slices.Contains(b.Data, float32(math.Inf(-1)))
+		}},
+		{name: "no delta rule", compute: func(p *attn.Problem, a *attn.Args) bool {
+			was := p.Linear.Delta
+			p.Linear.Delta = false
+			return was
+		}},
+		{name: "beta twice", compute: func(p *attn.Problem, a *attn.Args) bool {
+			return rows(&a.Terms.Beta, func(row []float32, _, _ int) { row[0] *= row[0] })
+		}},
+		{name: "gates of the token before", compute: func(p *attn.Problem, a *attn.Args) bool {
+			was := a.Terms.Decay
+			return was.SS > 0 && rows(&a.Terms.Decay, func(row []float32, s, h int) { copy(row, was.Row(0, max(s-1, 0), h)) })
+		}},
+		{name: "value heads in reverse", compute: func(p *attn.Problem, a *attn.Args) bool {
+			was := a.V
+			return p.Linear.HeadsV > 1 && rows(&a.V, func(row []float32, s, h int) { copy(row, was.Row(0, s, was.H-1-h)) })
+		}},
+		{name: "the other norm", compute: func(p *attn.Problem, a *attn.Args) bool {
+			was := p.Linear.Norm
+			p.Linear.Norm = attn.NormSum + attn.NormMax - was
+			return was != attn.NoNorm && p.Linear.NormEps > 0.1
+		}},
+		{name: "no incoming state", compute: func(p *attn.Problem, a *attn.Args) bool {
+			was := a.StateIn
+			a.StateIn = nil
+			return was != nil
+		}},
+		{name: "snapshots in reverse", write: func(x *trial) bool {
+			n := len(x.a.StateOut) / max(1, x.p.Linear.Snapshots)
+			first := slices.Clone(x.a.StateOut[:n])
+			last := x.a.StateOut[len(x.a.StateOut)-n:]
+			copy(x.a.StateOut[:n], last)
+			copy(last, first)
+			return x.p.Linear.Snapshots > 1 && n > 0
+		}},
+		{name: "dDecay of the token before", write: func(x *trial) bool {
+			if x.g == nil || x.g.Terms.Decay.Data == nil {
+				return false
+			}
+			g := &x.g.Terms.Decay
+			was := *g
+			was.Data = slices.Clone(g.Data)
+			each(g, func(b, s, h int) { copy(g.Row(b, s, h), was.Row(b, max(s-1, 0), h)) })
+			return g.S > 1
 		}},
 		{name: "an output row of the next row's weights", write: func(x *trial) bool {
 			o := &x.a.Out

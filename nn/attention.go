@@ -24,7 +24,24 @@ type Attention struct {
 	Mask           attn.Mask
 	Score          attn.Score
 	Terms          attn.Operands // operands of Score: slopes, tables of rotations
-	Linear         *attn.Linear  // linear attention of this kind; nil: softmax
+	Linear         *attn.Linear  // linear attention of this kind, without a rule; nil: softmax
+}
+
+// checkLinear returns an error for linear attention that a layer has no parameters for.
+func checkLinear(name string, l *attn.Linear) error {
+	switch {
+	case l == nil:
+		return nil
+	case l.Gate != attn.NoGate:
+		return fmt.Errorf("nn: %s: linear attention with a gate: a layer has no parameters that Decay is computed from, leave Linear.Gate unset", name)
+	case l.Delta:
+		return fmt.Errorf("nn: %s: linear attention with the delta rule: a layer has no parameters that Beta is computed from, leave Linear.Delta unset", name)
+	case l.HeadsV != 0:
+		return fmt.Errorf("nn: %s: linear attention with %d value heads: keys and values of a layer have KVHeads heads, leave Linear.HeadsV 0", name, l.HeadsV)
+	case l.Snapshots > 1:
+		return fmt.Errorf("nn: %s: linear attention with %d snapshots: a layer keeps one state, leave Linear.Snapshots 0", name, l.Snapshots)
+	}
+	return nil
 }
 
 // NewAttention returns attention that takes and returns rows of dim numbers.
@@ -161,6 +178,9 @@ func (l *Attention) problem(p *projections, batch, queries, keys int) attn.Probl
 // Plan plans the projections and the kernel. It returns an *AttentionPass, or, if On has Caches, a
 // pass that continues where its last call ended.
 func (l *Attention) Plan(on On, in Shape) (Pass, int, error) {
+	if err := checkLinear(l.Name, l.Linear); err != nil {
+		return nil, 0, err
+	}
 	memory, err := l.memory(on, in)
 	if err != nil {
 		return nil, 0, err

@@ -28,7 +28,7 @@ type Config struct {
 	Mask   attn.Mask
 	Score  attn.Score
 	Terms  attn.Operands
-	Linear *attn.Linear // linear attention; nil: softmax
+	Linear *attn.Linear // linear attention, without a gate or the delta rule; nil: softmax
 	Fused  bool         // queries, keys and values in one product: see Attention.Fuse
 
 	// Cross adds cross-attention with all of On.Memory between attention and feed-forward, for the
@@ -50,6 +50,9 @@ func NewStack(name string, c Config, r *rand.Rand) (Chain, error) {
 	}
 	if c.Dropout < 0 || c.Dropout >= 1 || c.Dropout > 0 && c.Noise == nil {
 		return nil, fmt.Errorf("nn: %s: a dropout of %v, want 0 or more and below 1, and a Noise, which tells it when the model trains", name, c.Dropout)
+	}
+	if err := checkLinear(name, c.Linear); err != nil {
+		return nil, err
 	}
 	var all Chain
 	for i := range c.Layers {

@@ -13,8 +13,8 @@ import (
 //
 //   - softmax: the keys and values of all rows. A step reads them all: O(t d) work, and O(t d)
 //     memory for each layer.
-//   - linear attention: the state that sums them (attn.Recurrent). Work and memory are O(d^2) for
-//     each layer, however long the sequence is.
+//   - linear attention: the state that sums them. Work and memory are O(d^2) for each layer,
+//     however long the sequence is.
 //   - cross-attention: the keys and values of On.Memory. The first call computes them, and so does
 //     the first call after Truncate(0).
 //
@@ -207,14 +207,16 @@ type statePass struct {
 
 func (s stepper) planState(on On, in Shape) (keeper, error) {
 	problem := func(rows int) attn.Problem { return s.layer.problem(&s.projections, in.Batch, rows, rows) }
-	if err := s.plans(on, problem(in.Seq), problem(min(1, in.Seq))); err != nil {
+	chunk := problem(in.Seq)
+	if !chunk.Carries() {
+		return nil, fmt.Errorf("linear attention under mask %v carries no state from call to call: set the mask attn.Causal()", chunk.Mask)
+	}
+	if err := s.plans(on, chunk, problem(min(1, in.Seq))); err != nil {
 		return nil, err
 	}
-	plan, ok := s.chunk.(attn.Recurrent)
-	if !ok {
-		return nil, errors.New("linear attention has no state with this mask and kernel: set the mask attn.Causal() and the kernel linear")
-	}
-	return &statePass{stepper: s, state: make([]float32, plan.StateLen())}, nil
+	p := &statePass{stepper: s, state: make([]float32, chunk.StateLen())}
+	p.a.StateIn, p.a.StateOut = p.state, p.state
+	return p, nil
 }
 
 // Forward adds the keys and values of x to the state row by row. The output of a row uses the state
@@ -223,7 +225,7 @@ func (p *statePass) Forward(x Mat) Mat {
 	q, k, v := p.of(x, x)
 	p.a.K, p.a.V = p.operands(k, v)
 	plan, o := p.prepare(q)
-	plan.(attn.Recurrent).Step(&p.a, p.state)
+	plan.Forward(&p.a)
 	p.rows += x.Rows / p.batch
 	return p.out.Forward(o)
 }

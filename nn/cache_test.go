@@ -69,8 +69,8 @@ func TestCachesAppend(t *testing.T) {
 }
 
 // TestState checks that the state of linear attention does not grow, and that it can begin again
-// but not go back. It also checks that a state needs a causal mask and a kernel that carries a
-// state.
+// but not go back. It also checks that a state needs a causal mask, and that layers refuse linear
+// attention with operands that they have no parameters for.
 func TestState(t *testing.T) {
 	r := rand.New(rand.NewPCG(32, 1))
 	l, err := NewAttention("a", 8, 4, 2, false, r)
@@ -127,7 +127,18 @@ func TestState(t *testing.T) {
 		}()
 		caches.Truncate(2)
 	}()
-	l.Mask = attn.Full()
+	for says, rule := range map[string]attn.Linear{
+		"a gate": {Gate: attn.HeadGate}, "the delta rule": {Delta: true, Unnormalised: true}, "2 value heads": {HeadsV: 2}, "3 snapshots": {Snapshots: 3},
+	} {
+		l.Linear = &rule
+		if _, _, err := l.Plan(On{Kernel: kernel, Products: NewMultiplier(asm.Levels()[0].Ops, nil), Caches: caches}, Shape{2, 3, 8}); err == nil || !strings.Contains(err.Error(), "a: linear attention with "+says) {
+			t.Errorf("linear attention with %s, a layer: %v", says, err)
+		}
+		if _, err := NewStack("s", Config{Layers: 1, Dim: 8, Heads: 2, Linear: &rule}, r); err == nil || !strings.Contains(err.Error(), "s: linear attention with "+says) {
+			t.Errorf("linear attention with %s, a stack: %v", says, err)
+		}
+	}
+	l.Mask, l.Linear = attn.Full(), &attn.Linear{}
 	if _, _, err := l.Plan(On{Kernel: kernel, Products: NewMultiplier(asm.Levels()[0].Ops, nil), Caches: caches}, Shape{1, 3, 8}); err == nil || !strings.Contains(err.Error(), "attn.Causal()") {
 		t.Errorf("without a causal mask: %v", err)
 	}

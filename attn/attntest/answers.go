@@ -114,7 +114,7 @@ func fingerprint(a *attn.Args) uint64 {
 	})
 	cases.Outputs(a, shape)
 	t := &a.Terms
-	for _, x := range [][]float32{t.Slopes, t.Sinks} {
+	for _, x := range [][]float32{t.Slopes, t.Sinks, a.StateIn} {
 		whole(len(x))
 		floats(x)
 	}
@@ -125,7 +125,7 @@ func fingerprint(a *attn.Args) uint64 {
 		}
 	}
 	m := &a.Allowed
-	whole(t.RelativeClip, len(a.Stats.ArgMax), m.B, m.S, m.H, m.D, m.SB, m.SS, m.SH, len(m.Bool), len(m.Words))
+	whole(len(a.StateOut), t.RelativeClip, len(a.Stats.ArgMax), m.B, m.S, m.H, m.D, m.SB, m.SS, m.SH, len(m.Bool), len(m.Words))
 	for _, w := range m.Words {
 		whole(int(w))
 	}

@@ -45,7 +45,11 @@ func TestComparedAsByTheOracle(t *testing.T) {
 				})
 			})
 			want := o.Judge(oracle.Sample(&c.Problem, a, 24, c.Seed()))
-			if got, err := compared(c.Problem, a, 24, c.Seed()); err != nil || got != want {
+			got, err := compared(c.Problem, a, 24, c.Seed())
+			if math.IsInf(want.Worst, 1) { // Where is the first of several, in either order
+				got.Where, want.Where = "", ""
+			}
+			if err != nil || got != want {
 				t.Errorf("%v: got %+v, %v; want the oracle's %+v", &c, got, err, want)
 			}
 		}

@@ -113,12 +113,12 @@ func headsAlone(s *Subject) error {
 		if err != nil {
 			return err
 		}
-		for h := range c.Problem.HeadsQ {
+		for h := range c.Problem.OutHeads() {
 			p, a := head(c.Problem, clone(whole), h)
 			if err := s.forward(p, a, nil); err != nil {
 				return err
 			}
-			if err := same(collect(whole, func(_, _, x int) bool { return x == h }), collect(a, nil)); err != nil {
+			if err := same(collect(whole, func(_, _, x int) bool { return x == h }), collect(a, everyRow)); err != nil {
 				return fmt.Errorf("head %d alone: %w", h, err)
 			}
 		}
@@ -167,7 +167,7 @@ func rowsAlone(s *Subject) error {
 	return s.each(func(c cases.Case) error {
 		c = c.Only(^attn.WantArgMax)
 		p, n := c.Problem, c.Problem.SeqQ
-		if p.Ragged {
+		if p.Ragged || p.Rule() {
 			return nil
 		}
 		whole, err := s.answer(c, nil)
@@ -262,7 +262,7 @@ func capacity(s *Subject) error {
 		if err := same(collect(whole, nil), collect(a, nil)); err != nil {
 			return fmt.Errorf("a plan for %d keys: %w", big.SeqKV, err)
 		}
-		if byPair := p.Score.Terms&(attn.TermBias|attn.TermRelative) != 0 || p.Mask.Bitmap != attn.NoBitmap; byPair || p.Ragged || p.Page != 0 {
+		if byPair := p.Score.Terms&(attn.TermBias|attn.TermRelative) != 0 || p.Mask.Bitmap != attn.NoBitmap; byPair || p.Ragged || p.Page != 0 || p.Rule() {
 			return nil // their operands are as wide as K
 		}
 		big.Lengths = true

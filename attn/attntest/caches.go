@@ -27,7 +27,7 @@ func raggedAlone(s *Subject) error {
 			if err := s.forward(p, a, nil); err != nil {
 				return err
 			}
-			if err := same(collect(whole, answered(&c.Problem, whole, b)), collect(a, nil)); err != nil {
+			if err := same(collect(whole, answered(&c.Problem, whole, b)), collect(a, everyRow)); err != nil {
 				return fmt.Errorf("sequence %d alone: %w", b, err)
 			}
 		}
@@ -62,7 +62,7 @@ func paginate(p *attn.Problem, a *attn.Args, rows, pool int, order func(b, i int
 // pages checks that a cache in pages, in any order, gives the bits of a contiguous cache.
 func pages(s *Subject) error {
 	return s.twins(func(x *twin) error {
-		if x.p.Ragged || x.p.Page != 0 {
+		if x.p.Ragged || x.p.Page != 0 || x.p.Rule() {
 			return nil
 		}
 		for _, rows := range some(s, 8, 64) {
@@ -114,7 +114,7 @@ func (s *Subject) filling(f func(p attn.Problem, whole *attn.Args) error) error 
 	return s.each(func(c cases.Case) error {
 		c = c.Only(^(attn.WantArgMax | attn.WantWeights))
 		p := c.Problem
-		if m := p.Mask; !m.Band || m.Right != 0 || p.Ragged || m.Bitmap == attn.BlockBitmap || p.SeqQ < 5 {
+		if m := p.Mask; !m.Band || m.Right != 0 || p.Ragged || m.Bitmap == attn.BlockBitmap || p.SeqQ < 5 || p.Rule() {
 			return nil
 		}
 		whole, err := s.answer(c, nil)

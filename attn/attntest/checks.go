@@ -38,7 +38,8 @@ func Checks() []Check {
 		{"laws/int8", false, dequantised},
 		{"laws/decode", false, decode},
 		{"laws/steps", false, steps},
-		{"laws/state", false, state},
+		{"laws/snapshots", false, snapshots},
+		{"laws/recurrence", false, exactRecurrences},
 		{"bits/threads", true, threads},
 		{"bits/layouts", true, layouts},
 		{"bits/batch", true, batchMates},
@@ -134,6 +135,21 @@ var callTable = []struct {
 		p.Page, p.Lengths, p.Q, p.KV, p.Out = 16, true, attn.F16, attn.F16, attn.F16
 	}, halfFull},
 	{"pages-decode", 1, 300, attn.Causal(), "normal", true, func(p *attn.Problem) { p.Page, p.Lengths, p.KV = 16, true, attn.I8 }, halfFull},
+	{"gated-delta", 70, 70, attn.Causal(), "normal", true, rule(attn.GatedDelta), nil},
+	{"key-gates", 70, 70, attn.Causal(), "normal", true, rule(attn.KDA), steep},
+	{"state-space", 70, 70, attn.Causal(), "normal", false, func(p *attn.Problem) {
+		p.HeadsQ, p.HeadsKV, p.Linear.HeadsV = 2, 2, 4
+		rule(attn.SSD)(p)
+	}, nil},
+	{"decayed-sums", 70, 70, attn.CausalTopLeft(), "normal", false, func(p *attn.Problem) {
+		p.Linear.Gate = attn.HeadGate
+		p.Linear.Snapshots = 3
+	}, nil},
+	{"delta-ragged", 40, 40, attn.Causal(), "normal", true, func(p *attn.Problem) {
+		p.Ragged = true
+		rule(attn.DeltaNet)(p)
+	}, unevenly},
+	{"gated-delta-step", 1, 1, attn.Causal(), "normal", true, rule(attn.GatedDelta), nil},
 	{"ragged-pages", 3, 300, attn.Window(40, 0), "normal", false, func(p *attn.Problem) {
 		p.Ragged, p.Page, p.Lengths, p.KV = true, 16, true, attn.BF16
 		p.Score.Rope = attn.RopeHalves
@@ -141,6 +157,25 @@ var callTable = []struct {
 		unevenly(p, a, r)
 		halfFull(p, a, r)
 	}},
+}
+
+// rule sets the rule of a linear problem. It makes a problem of another operation invalid, so that
+// there is no such call.
+func rule(of func(attn.Problem) attn.Problem) func(p *attn.Problem) {
+	return func(p *attn.Problem) {
+		op, want := p.Op, p.Want
+		*p = of(*p)
+		p.Op, p.Want = op, want
+	}
+}
+
+// steep closes half of the gates of every eleventh token.
+func steep(_ *attn.Problem, a *attn.Args, _ *rand.Rand) {
+	cases.Rows(&a.Terms.Decay, func(_, t, _ int, g []float32) {
+		for i := 0; i < len(g) && t%11 == 5; i += 2 {
+			g[i] = -70
+		}
+	})
 }
 
 // some returns all, or in the short suite the first one.

@@ -43,10 +43,23 @@ func needing(need attn.Needs, op attn.Op) attn.Problem {
 		}
 	}
 	p := attn.Problem{Op: op, Batch: 2, SeqQ: 4, SeqKV: 6, HeadsQ: 4, HeadsKV: 2, Dim: 8, DimV: 8}
-	if need >= attn.NeedLSE {
-		p.Want = attn.WantLSE << (log2(need) - log2(attn.NeedLSE))
+	if need&attn.AllRules != 0 {
+		p.SeqQ, p.Mask, p.Linear.Unnormalised = p.SeqKV, attn.Causal(), true
 	}
+	p.Want = need.Wants()
 	switch need {
+	case attn.NeedHeadGate:
+		p.Linear.Gate = attn.HeadGate
+	case attn.NeedKeyGate:
+		p.Linear.Gate = attn.KeyGate
+	case attn.NeedDelta:
+		p.Linear.Delta = true
+	case attn.NeedNorm:
+		p.Linear.Norm = attn.NormSum
+	case attn.NeedHeadsV:
+		p.Linear.HeadsV = 4
+	case attn.NeedSnapshots:
+		p.Linear.Snapshots = 2
 	case attn.NeedWindow:
 		p.Mask = attn.Window(1, 1)
 	case attn.NeedBool:

@@ -163,6 +163,7 @@ func average(s *Subject) error {
 		if err != nil {
 			return err
 		}
+		a.StateIn = nil // it has values of its own
 		value := func(i int) float32 { return float32(i) - 7.25 }
 		cases.Rows(&a.V, func(_, _, _ int, row []float32) {
 			for i := range row {

@@ -139,6 +139,7 @@ func (s *Subject) Value(c cases.Case) (v oracle.Verdict, err error) {
 			}
 		})
 	})
+	fillWith(dirty.StateIn, cases.Poison)
 	plan.Forward(dirty)
 	plan.Forward(a)
 	if err := same(first, collect(a, nil)); err != nil {
@@ -201,9 +202,9 @@ func catch(err *error) {
 	}
 }
 
-// collect copies the outputs of a call: all rows, or those for which keep is true.
+// collect copies the outputs of a call: all rows and states, or the rows for which keep is true.
 func collect(a *attn.Args, keep func(b, s, h int) bool) []float32 {
-	n := len(a.Stats.ArgMax)
+	n := len(a.Stats.ArgMax) + len(a.StateOut)
 	cases.Outputs(a, func(_ string, t *attn.Tensor) { n += t.Size() })
 	all := make([]float32, 0, n)
 	cases.Outputs(a, func(_ string, t *attn.Tensor) {
@@ -218,8 +219,14 @@ func collect(a *attn.Args, keep func(b, s, h int) bool) []float32 {
 			all = append(all, float32(j))
 		}
 	}
+	if keep == nil {
+		all = append(all, a.StateOut...)
+	}
 	return all
 }
+
+// everyRow makes collect leave out the states.
+func everyRow(_, _, _ int) bool { return true }
 
 // unnamed is the content of ArgMax before a call.
 const unnamed = -7
@@ -249,6 +256,9 @@ func written(p *attn.Problem, a *attn.Args) (err error) {
 			fail("ArgMax", b, s, at%a.Q.H, j == unnamed)
 		}
 	}
+	if i := slices.IndexFunc(a.StateOut, cases.IsPoison); err == nil && i >= 0 {
+		err = fmt.Errorf("StateOut[%d] was not written", i)
+	}
 	return err
 }
 
@@ -262,6 +272,13 @@ func poison(a *attn.Args) {
 	})
 	for i := range a.Stats.ArgMax {
 		a.Stats.ArgMax[i] = unnamed
+	}
+	fillWith(a.StateOut, cases.Poison)
+}
+
+func fillWith(x []float32, by float32) {
+	for i := range x {
+		x[i] = by
 	}
 }
 
@@ -287,13 +304,14 @@ type memory struct {
 	seen   []bool
 	words  []uint64
 	ints   []int32
+	state  []float32
 }
 
 // ints returns the lengths, offsets and pages of a call.
 func ints(a *attn.Args) []int32 { return slices.Concat(a.KLen, a.QPos, a.QStart, a.KStart, a.Pages) }
 
 func take(a *attn.Args, slab []float32) memory {
-	m := memory{slab: append([]float32(nil), slab...), inputs: map[string][]float32{}}
+	m := memory{slab: append([]float32(nil), slab...), inputs: map[string][]float32{}, state: slices.Clone(a.StateIn)}
 	cases.Inputs(a, func(name string, t *attn.Tensor) { m.inputs[name] = append([]float32(nil), t.Data...) })
 	m.seen = append(m.seen, a.Allowed.Bool...)
 	m.words = slices.Clone(a.Allowed.Words)
@@ -316,6 +334,11 @@ func (m *memory) unchanged(a *attn.Args, slab []float32) error {
 	for i, x := range slab {
 		if err == nil && math.Float32bits(x) != math.Float32bits(m.slab[i]) {
 			err = fmt.Errorf("the call wrote outside its outputs: float %d of the slab was %v and is %v", i, m.slab[i], x)
+		}
+	}
+	for i, x := range a.StateIn {
+		if err == nil && math.Float32bits(x) != math.Float32bits(m.state[i]) {
+			err = fmt.Errorf("the call changed StateIn[%d]: it was %v and is %v", i, m.state[i], x)
 		}
 	}
 	for i, x := range a.Allowed.Bool {

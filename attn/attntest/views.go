@@ -19,6 +19,7 @@ func clone(a *attn.Args) *attn.Args {
 	for _, x := range []*[]int32{&c.QStart, &c.KStart, &c.KLen, &c.QPos, &c.Pages, &c.Stats.ArgMax} {
 		*x = slices.Clone(*x)
 	}
+	c.StateIn, c.StateOut = slices.Clone(a.StateIn), slices.Clone(a.StateOut)
 	poison(&c)
 	return &c
 }
@@ -124,8 +125,43 @@ func entry(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
 		n := c.Q.S * c.Q.H
 		c.Stats.ArgMax = c.Stats.ArgMax[b*n:][:n]
 	}
+	c.StateIn, c.StateOut = part(&p, a, b, 0, p.StateHeads())
 	p.Batch = 1
 	return p, &c
+}
+
+// part returns new memory with the incoming state of n heads of a batch entry, and for as many
+// states as the call writes.
+func part(p *attn.Problem, a *attn.Args, b, head, n int) (in, out []float32) {
+	if a.StateIn != nil {
+		in = stateOf(p, a.StateIn, b, head, n)
+	}
+	if a.StateOut != nil {
+		out = make([]float32, len(a.StateOut)/(p.Batch*p.StateHeads())*n)
+		fillWith(out, cases.Poison)
+	}
+	return in, out
+}
+
+// headState is part for one head of all batch entries.
+func headState(p *attn.Problem, a *attn.Args, head int) (in, out []float32) {
+	var sums []float32
+	for b := range p.Batch {
+		x, y := part(p, a, b, head, 1)
+		own := min(p.Dim*p.DimV, len(x))
+		in, sums, out = append(in, x[:own]...), append(sums, x[own:]...), append(out, y...)
+	}
+	return append(in, sums...), out
+}
+
+// stateOf returns the state of n heads of a batch entry, as a call of its own has it.
+func stateOf(p *attn.Problem, state []float32, b, head, n int) []float32 {
+	own, first := p.Dim*p.DimV, b*p.StateHeads()+head
+	x := slices.Clone(state[first*own:][:n*own])
+	if sums := state[p.Batch*p.StateHeads()*own:]; len(sums) > 0 {
+		x = append(x, sums[first*p.Dim:][:n*p.Dim]...)
+	}
+	return x
 }
 
 // sequence returns one sequence of a ragged batch as a call that is not ragged. The problem must
@@ -145,32 +181,36 @@ func sequence(p attn.Problem, a *attn.Args, b int) (attn.Problem, *attn.Args) {
 	if p.Page == 0 {
 		take(&c.K, int(c.KStart[0]), nk)
 		take(&c.V, int(c.KStart[0]), nk)
+		for _, t := range []*attn.Tensor{&c.Terms.Decay, &c.Terms.Beta} {
+			if t.Size() > 0 {
+				take(t, int(c.KStart[0]), nk)
+			}
+		}
 	}
 	c.QStart, c.KStart = nil, nil
 	p.Ragged = false
 	return p, c
 }
 
-// head returns query head h of a call with its key head. The problem must not want ArgMax, which
-// cannot be cut by heads.
+// head returns output head h of a call with the heads that it reads. The problem must not want
+// ArgMax, which cannot be cut by heads.
 func head(p attn.Problem, a *attn.Args, h int) (attn.Problem, *attn.Args) {
 	c := *a
 	cut(&c, func(t *attn.Tensor) {
-		at := h
-		if t == &c.K || t == &c.V {
-			at /= p.Group()
-		}
 		if t.H > 1 {
-			skip(t, at*t.SH)
+			skip(t, p.HeadOf(h, t.H)*t.SH)
 			t.H = 1
 		}
 	})
+	if p.Op == attn.OpLinear {
+		c.StateIn, c.StateOut = headState(&p, a, p.HeadOf(h, p.StateHeads()))
+	}
 	for _, x := range []*[]float32{&c.Terms.Slopes, &c.Terms.Sinks} {
 		if *x != nil {
 			*x = (*x)[h : h+1]
 		}
 	}
-	p.HeadsQ, p.HeadsKV = 1, 1
+	p.HeadsQ, p.HeadsKV, p.Linear.HeadsV = 1, 1, min(p.Linear.HeadsV, 1)
 	return p, &c
 }
 
@@ -212,16 +252,20 @@ func positional(p *attn.Problem) bool {
 	return p.Mask.Band || p.Score.Rope != attn.NoRope || p.Score.Terms&(attn.TermALiBi|attn.TermRelative) != 0
 }
 
-// hide spoils the keys of batch entry b for which hidden is true.
+// hide spoils the keys of batch entry b for which hidden is true, with their values, beta, and
+// gates per head. Gates per key channel stay: a kernel may begin its chunks by them.
 func hide(p *attn.Problem, a *attn.Args, b int, hidden func(j int) bool) {
 	for j := range a.Keys(p, b) {
 		if !hidden(j) {
 			continue
 		}
 		at, row := a.KRow(p, b, j)
-		for h := range p.HeadsKV {
-			spoilRow(&a.K, at, row, h)
-			spoilRow(&a.V, at, row, h)
+		for _, t := range []*attn.Tensor{&a.K, &a.V, &a.Terms.Decay, &a.Terms.Beta} {
+			for h := range t.H {
+				if t != &a.Terms.Decay || p.Linear.Gate != attn.KeyGate {
+					spoilRow(t, at, row, h)
+				}
+			}
 		}
 	}
 }

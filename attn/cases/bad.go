@@ -74,6 +74,7 @@ func BadCalls(op attn.Op) []Bad {
 		{"lse-unasked", "LSE", base, func(a *attn.Args) { a.Stats.LSE = row }},
 	}...)
 	bad = append(bad, badTerms(base)...)
+	bad = append(bad, badRules(base)...)
 	bad = append(bad, []Bad{
 		{"bias-missing", "Bias", bias, func(a *attn.Args) { a.Terms.Bias = attn.Tensor{} }},
 		{"bias-wrong-heads", "Bias", bias, func(a *attn.Args) { a.Terms.Bias = attn.New(attn.BHSD, 1, 5, 3, 6) }},
@@ -113,6 +114,57 @@ func argMaxOver(list func(a *attn.Args) *[]int32) func(a *attn.Args) {
 		at := n - len(*x)
 		copy(all[at:], *x)
 		a.Stats.ArgMax, *x = all, all[at:]
+	}
+}
+
+// badRules returns mistakes in the operands of a rule and in states.
+func badRules(base attn.Problem) []Bad {
+	base.SeqQ = base.SeqKV
+	carries := base
+	carries.Mask = attn.Causal()
+	rule := attn.KDA(base)
+	if base.Op != attn.OpLinear {
+		rule, carries = base, base
+		rule.Linear.Delta = true // which makes it invalid
+		carries.Linear.Delta = true
+	}
+	values, ragged, several := rule, rule, rule
+	values.HeadsQ, values.Linear.HeadsV = 2, 4
+	ragged.Ragged = true
+	several.Linear.Snapshots = 3
+	return []Bad{
+		{"decay-unasked", "Decay", base, func(a *attn.Args) { a.Terms.Decay = attn.New(attn.BHSD, 2, 6, 2, 1) }},
+		{"beta-unasked", "Beta", base, func(a *attn.Args) { a.Terms.Beta = attn.New(attn.BHSD, 2, 6, 2, 1) }},
+		{"state-unasked", "StateIn", base, func(a *attn.Args) { a.StateIn = make([]float32, 256) }},
+		{"decay-missing", "Decay", rule, func(a *attn.Args) { a.Terms.Decay = attn.Tensor{} }},
+		{"decay-per-head", "Decay", rule, func(a *attn.Args) { a.Terms.Decay.D = 1 }},
+		{"decay-of-query-heads", "Decay", rule, func(a *attn.Args) { a.Terms.Decay = attn.New(attn.BHSD, 2, 6, 4, 8) }},
+		{"decay-of-key-heads", "Decay", values, func(a *attn.Args) { a.Terms.Decay = attn.New(attn.BHSD, 2, 6, 2, 8) }},
+		{"decay-too-short", "Decay", rule, func(a *attn.Args) { a.Terms.Decay.Data = a.Terms.Decay.Data[1:] }},
+		{"beta-missing", "Beta", rule, func(a *attn.Args) { a.Terms.Beta = attn.Tensor{} }},
+		{"beta-wrong-heads", "Beta", rule, func(a *attn.Args) { a.Terms.Beta = attn.New(attn.BHSD, 2, 6, 4, 1) }},
+		{"beta-too-few-tokens", "Beta", rule, func(a *attn.Args) { a.Terms.Beta.S = 5 }},
+		{"v-of-key-heads", "V", values, func(a *attn.Args) { a.V = attn.New(attn.BHSD, 2, 6, 2, 7) }},
+		{"out-of-query-heads", "Out", values, func(a *attn.Args) { a.Out = attn.New(attn.BHSD, 2, 6, 2, 7) }},
+		{"fewer-queries-than-keys", "Q, K", rule, func(a *attn.Args) { a.Q.S, a.Out.S = 5, 5 }},
+		{"uneven-sequences", "Q, K", ragged, func(a *attn.Args) { a.QStart[2] = 11 }},
+		{"state-too-short", "StateIn", carries, func(a *attn.Args) { a.StateIn = make([]float32, 7) }},
+		{"state-out-too-long", "StateOut", rule, func(a *attn.Args) { a.StateOut = append(a.StateOut, 0) }},
+		{"state-of-one-snapshot", "StateOut", several, func(a *attn.Args) { a.StateOut = a.StateOut[:len(a.StateOut)/3] }},
+		{"state-out-in-v", "StateOut", rule, func(a *attn.Args) {
+			slab := make([]float32, 4000)
+			copy(slab, a.V.Data)
+			a.V.Data, a.StateOut = slab[:len(a.V.Data)], slab[len(a.V.Data)-1:][:len(a.StateOut)]
+		}},
+		{"state-out-in-out", "StateOut", rule, func(a *attn.Args) {
+			slab := make([]float32, 4000)
+			a.Out.Data, a.StateOut = slab[:len(a.Out.Data)], slab[len(a.Out.Data)-1:][:len(a.StateOut)]
+		}},
+		{"state-out-beside-state-in", "StateOut", rule, func(a *attn.Args) {
+			n := len(a.StateIn)
+			slab := make([]float32, n+1)
+			a.StateIn, a.StateOut = slab[:n], slab[1:]
+		}},
 	}
 }
 

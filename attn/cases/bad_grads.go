@@ -66,5 +66,23 @@ func BadGrads(op attn.Op) []BadGrad {
 		{"dslopes-in-slopes", "dSlopes", terms, func(a *attn.Args, g *attn.Grads) { g.Terms.Slopes = a.Terms.Slopes }},
 		{"dsinks-too-many", "dSinks", terms, func(_ *attn.Args, g *attn.Grads) { g.Terms.Sinks = make([]float32, 5) }},
 	}...)
+	rule := base
+	if rule.SeqQ = rule.SeqKV; op == attn.OpLinear {
+		rule = attn.KDA(rule)
+		rule.Want = base.Want
+	} else {
+		rule.Linear.Delta = true // which makes it invalid
+	}
+	bad = append(bad, []BadGrad{
+		{"ddecay-unasked", "dDecay", base, func(_ *attn.Args, g *attn.Grads) { g.Terms.Decay = attn.New(attn.BHSD, 2, 6, 2, 1) }},
+		{"dstate-unasked", "dStateIn", base, func(_ *attn.Args, g *attn.Grads) { g.StateIn = make([]float32, 224) }},
+		{"ddecay-per-head", "dDecay", rule, func(_ *attn.Args, g *attn.Grads) { g.Terms.Decay = attn.New(attn.BHSD, 2, 6, 2, 1) }},
+		{"dbeta-wrong-heads", "dBeta", rule, func(_ *attn.Args, g *attn.Grads) { g.Terms.Beta = attn.New(attn.BHSD, 2, 6, 4, 1) }},
+		{"dstate-out-too-short", "dStateOut", rule, func(_ *attn.Args, g *attn.Grads) { g.StateOut = g.StateOut[1:] }},
+		{"dstate-in-too-long", "dStateIn", rule, func(_ *attn.Args, g *attn.Grads) { g.StateIn = make([]float32, 225) }},
+		{"dstate-in-in-state-in", "dStateIn", rule, func(a *attn.Args, g *attn.Grads) { g.StateIn = a.StateIn }},
+		{"dstate-in-in-dstate-out", "dStateIn", rule, func(_ *attn.Args, g *attn.Grads) { g.StateIn = g.StateOut }},
+		{"state-in-place", "StateOut", rule, func(a *attn.Args, _ *attn.Grads) { a.StateOut = a.StateIn }},
+	}...)
 	return slices.DeleteFunc(bad, func(b BadGrad) bool { return b.Problem.Validate() != nil })
 }

@@ -21,8 +21,8 @@ var distributions = []string{"normal", "std30", "rising", "sparse"}
 //	         the worst case for a running maximum
 //	sparse   normal, but one key in 64 scores about 12 higher than the others
 //
-// In all of them V, bias, sinks and relative positions are unit normals, and slopes and angles have
-// their usual values.
+// In all of them V, a state, bias, sinks and relative positions are unit normals, and slopes and
+// angles have their usual values.
 func Distributions() []string { return slices.Clone(distributions) }
 
 // Fill writes the input operands of a call. The same seed gives the same numbers in every layout
@@ -67,6 +67,7 @@ func Fill(dist string, p attn.Problem, a *attn.Args, seed uint64) error {
 	}
 	normal(&a.V, random(3), 1)
 	fillTerms(&p, a, random(4))
+	fillRule(&p, a, random(5))
 	return nil
 }
 
@@ -95,6 +96,45 @@ func fillTerms(p *attn.Problem, a *attn.Args, r *rand.Rand) {
 		cos, sin := attn.RopeTables(10000, t.Cos.S, 2*t.Cos.D)
 		Rows(&t.Cos, func(_, pos, _ int, row []float32) { copy(row, cos.Row(0, pos, 0)) })
 		Rows(&t.Sin, func(_, pos, _ int, row []float32) { copy(row, sin.Row(0, pos, 0)) })
+	}
+}
+
+// fillRule fills the operands of a rule as models have them: gates are logarithms of sigmoids, beta
+// a sigmoid, and a state unit normals. Keys of the delta rule have length 1, as it needs to be
+// stable.
+func fillRule(p *attn.Problem, a *attn.Args, r *rand.Rand) {
+	Rows(&a.Terms.Decay, func(_, _, _ int, row []float32) {
+		for i := range row {
+			row[i] = float32(-math.Log1p(math.Exp(-r.NormFloat64())))
+		}
+	})
+	Rows(&a.Terms.Beta, func(_, _, _ int, row []float32) {
+		for i := range row {
+			row[i] = float32(1 / (1 + math.Exp(-r.NormFloat64())))
+		}
+	})
+	for i := range a.StateIn {
+		a.StateIn[i] = float32(r.NormFloat64())
+	}
+	if p.Linear.Delta && p.Linear.Norm == attn.NoNorm && p.Linear.Feature == attn.Identity {
+		Rows(&a.K, func(_, _, _ int, row []float32) { unit(row) })
+	}
+}
+
+// unit divides a row by its length.
+func unit(row []float32) {
+	sum := 0.0
+	for _, x := range row {
+		sum += float64(x) * float64(x)
+	}
+	if sum > 0 {
+		scaleBy(row, float32(1/math.Sqrt(sum)))
+	}
+}
+
+func scaleBy(row []float32, by float32) {
+	for i := range row {
+		row[i] *= by
 	}
 }
 

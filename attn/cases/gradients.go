@@ -52,6 +52,14 @@ func carveGrads(p *attn.Problem, a *attn.Args, layout string, c *carver) *attn.G
 		g.Q, g.K, g.V = as(&a.Q, layout), as(&a.K, layout), as(&a.V, layout)
 	}
 	t := &a.Terms
+	small := layout
+	if layout == "packed" {
+		small = "bshd"
+	}
+	g.Terms.Decay, g.Terms.Beta = as(&t.Decay, small), as(&t.Beta, small)
+	if n := len(a.StateIn); n > 0 {
+		g.StateOut, g.StateIn = c.take(n), c.take(n)
+	}
 	g.Terms.Bias, g.Terms.Relative, g.Terms.Metric = as(&t.Bias, "bhsd"), as(&t.Relative, "bhsd"), as(&t.Metric, "bhsd")
 	g.Terms.Slopes, g.Terms.Sinks = c.take(len(t.Slopes)), c.take(len(t.Sinks))
 	if len(t.Slopes) == 0 {
@@ -70,6 +78,10 @@ func FillGrads(g *attn.Grads, seed uint64) {
 	for i, t := range []*attn.Tensor{&g.Out, &g.LSE, &g.Entropy} {
 		normal(t, rand.New(rand.NewPCG(seed, 16+uint64(i))), 1)
 	}
+	r := rand.New(rand.NewPCG(seed, 19))
+	for i := range g.StateOut {
+		g.StateOut[i] = float32(r.NormFloat64())
+	}
 }
 
 // Backward reports whether the case has a backward pass.
@@ -77,12 +89,11 @@ func (c *Case) Backward() bool { return c.Problem.Want&attn.WantGrad != 0 }
 
 // Incoming calls f for each incoming gradient that is set.
 func Incoming(g *attn.Grads, f func(name string, t *attn.Tensor)) {
-	visit(f, []named{{"dOut", &g.Out}, {"dLSE", &g.LSE}, {"dEntropy", &g.Entropy}})
+	visit(f, []named{{"dOut", &g.Out}, {"dLSE", &g.LSE}, {"dEntropy", &g.Entropy}, {"dStateOut", line(g.StateOut)}})
 }
 
 // Outgoing calls f for each outgoing gradient that is set.
 func Outgoing(g *attn.Grads, f func(name string, t *attn.Tensor)) {
-	row := func(x []float32) *attn.Tensor { return &attn.Tensor{Data: x, B: 1, S: 1, H: 1, D: len(x)} }
 	t := &g.Terms
 	visit(f, []named{
 		{"dQ", &g.Q},
@@ -91,16 +102,23 @@ func Outgoing(g *attn.Grads, f func(name string, t *attn.Tensor)) {
 		{"dBias", &t.Bias},
 		{"dRelative", &t.Relative},
 		{"dMetric", &t.Metric},
-		{"dSlopes", row(t.Slopes)},
-		{"dSinks", row(t.Sinks)},
+		{"dSlopes", line(t.Slopes)},
+		{"dSinks", line(t.Sinks)},
+		{"dDecay", &t.Decay},
+		{"dBeta", &t.Beta},
+		{"dStateIn", line(g.StateIn)},
 	})
 }
 
+// line returns a tensor of one row, which is x.
+func line(x []float32) *attn.Tensor { return &attn.Tensor{Data: x, B: 1, S: 1, H: 1, D: len(x)} }
+
 // Differentiated returns the case with its gradients wanted, and with those of its by-products'
 // gradients that are in keep. It reports whether there is such a case. In family pairs only the
-// cases with gradients have one, which are not cases of the forward pass.
+// cases with gradients have one, which are not cases of the forward pass. Family odd has none: the
+// gradients of what is not finite are products of infinities with 0.
 func (c Case) Differentiated(keep attn.Want) (Case, bool) {
-	if c.Family == "pairs" && !c.Backward() {
+	if c.Family == "pairs" && !c.Backward() || c.Family == "odd" {
 		return c, false
 	}
 	c.Problem.Want = attn.WantGrad

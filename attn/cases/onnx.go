@@ -28,7 +28,6 @@ type Outside struct {
 	// Raw is a second call for a case that expects the scores before masks and bias, or nil.
 	Raw *Call
 
-	State  []float32 // linear: the state before the first row, or nil
 	expect []expected
 }
 
@@ -40,9 +39,8 @@ type Call struct {
 
 // An answer is what a kernel computed for an outside case.
 type answer struct {
-	a     *attn.Args
-	raw   *attn.Args // nil: not computed
-	state []float32
+	a   *attn.Args
+	raw *attn.Args // nil: not computed
 }
 
 // An expected output of a node, under its ONNX name.
@@ -123,9 +121,7 @@ func (o *Outside) ask(k attn.Kernel, r *Result) (given answer, err error) {
 	if err != nil {
 		return given, err
 	}
-	if given.state, err = o.run(plan, c.Args); err != nil {
-		return given, err
-	}
+	forward(plan, c.Args)
 	r.Calls = append(r.Calls, c)
 	if o.Raw == nil {
 		return given, nil
@@ -135,32 +131,19 @@ func (o *Outside) ask(k attn.Kernel, r *Result) (given answer, err error) {
 		return given, nil
 	}
 	if err == nil {
-		_, err = o.run(plan, o.Raw.Args)
+		forward(plan, o.Raw.Args)
 	}
 	given.raw = o.Raw.Args
 	r.Calls = append(r.Calls, *o.Raw)
 	return given, err
 }
 
-// run runs one call, from the state of the case if the plan has a state.
-func (o *Outside) run(plan attn.Plan, a *attn.Args) (state []float32, err error) {
+// forward runs one call and closes the plan.
+func forward(plan attn.Plan, a *attn.Args) {
 	if c, ok := plan.(io.Closer); ok {
 		defer c.Close()
 	}
-	rec, ok := plan.(attn.Recurrent)
-	switch {
-	case ok:
-		if state = make([]float32, rec.StateLen()); o.State != nil && len(o.State) != len(state) {
-			return nil, fmt.Errorf("a state of %d numbers, want %d as in the plan", len(o.State), len(state))
-		}
-		copy(state, o.State)
-		rec.Step(a, state)
-	case o.State != nil:
-		return nil, fmt.Errorf("%w: the plan cannot start from a state", attn.ErrUnsupported)
-	default:
-		plan.Forward(a)
-	}
-	return state, nil
+	plan.Forward(a)
 }
 
 // Expect copies the expected outputs into Args, as if a kernel had written them, so that the oracle

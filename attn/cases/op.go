@@ -39,6 +39,12 @@ var families = [...][]family{
 	attn.OpLinear: {
 		{"empty", "", emptyLinear},
 		{"linear", "", linear},
+		{"gates", "decays per head and per key channel", gates},
+		{"delta", "the delta rule", delta},
+		{"heads", "value heads", valueHeads},
+		{"norms", "rows of length 1", norms},
+		{"states", "states in and out, snapshots", states},
+		{"odd", "gates and operands of recurrences that are not finite", odd},
 	},
 }
 

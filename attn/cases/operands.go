@@ -108,6 +108,7 @@ func (c *carver) shared(typ attn.DType, s, h, d, b int) attn.Tensor {
 func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 	a := new(attn.Args)
 	b, nq, nk, hq, hkv, d, dv := p.Batch, p.SeqQ, p.SeqKV, p.HeadsQ, p.HeadsKV, p.Dim, p.DimV
+	hv := p.ValueHeads()
 	qb, qn, kb, kn := b, nq, b, nk // batch and sequence extents of the tensors
 	if p.Ragged {
 		qb, qn, kb, kn = 1, b*nq, 1, b*nk
@@ -123,12 +124,12 @@ func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 		}
 	case "broadcast":
 		a.Q = c.tensor(p.Q, layout, qb, qn, hq, p.QDim())
-		a.K, a.V = c.shared(p.KV, kn, hkv, d, kb), c.shared(p.KV, kn, hkv, dv, kb)
+		a.K, a.V = c.shared(p.KV, kn, hkv, d, kb), c.shared(p.KV, kn, hv, dv, kb)
 	default:
 		a.Q = c.tensor(p.Q, layout, qb, qn, hq, p.QDim())
-		a.K, a.V = c.tensor(p.KV, layout, kb, kn, hkv, d), c.tensor(p.KV, layout, kb, kn, hkv, dv)
+		a.K, a.V = c.tensor(p.KV, layout, kb, kn, hkv, d), c.tensor(p.KV, layout, kb, kn, hv, dv)
 	}
-	a.Out = c.tensor(p.Out, layout, qb, qn, hq, dv)
+	a.Out = c.tensor(p.Out, layout, qb, qn, p.OutHeads(), dv)
 	for _, o := range [...]struct {
 		want attn.Want
 		t    *attn.Tensor
@@ -164,6 +165,21 @@ func carve(p *attn.Problem, layout string, c *carver) *attn.Args {
 	if p.Score.Rope != attn.NoRope {
 		n := min(p.QDim(), d) / 2
 		t.Cos, t.Sin = c.tensor(attn.F32, "bhsd", 1, nq+nk, 1, n), c.tensor(attn.F32, "bhsd", 1, nq+nk, 1, n)
+	}
+	if strided := layout; p.Rule() {
+		if strided == "packed" || strided == "broadcast" {
+			strided = "bshd"
+		}
+		switch p.Linear.Gate {
+		case attn.HeadGate:
+			t.Decay = c.tensor(attn.F32, strided, kb, kn, hv, 1)
+		case attn.KeyGate:
+			t.Decay = c.tensor(attn.F32, strided, kb, kn, hv, d)
+		}
+		if p.Linear.Delta {
+			t.Beta = c.tensor(attn.F32, strided, kb, kn, hv, 1)
+		}
+		a.StateIn, a.StateOut = c.take(p.StateLen()), c.take(p.SnapshotLen())
 	}
 	c.close()
 	return a
@@ -224,6 +240,8 @@ func SlabLen(p attn.Problem, layout string) (int, error) {
 		switch {
 		case p.SeqQ != p.SeqKV:
 			return 0, fmt.Errorf("layout packed: %d query rows and %d key rows; a packed slab has one row for each token, want equal numbers", p.SeqQ, p.SeqKV)
+		case p.ValueHeads() != p.HeadsKV:
+			return 0, fmt.Errorf("layout packed: %d value heads and %d key heads; a packed slab has as many of both", p.ValueHeads(), p.HeadsKV)
 		case p.Q != attn.F32 || p.KV != attn.F32 || p.Page != 0 || p.QDim() != p.Dim:
 			return 0, errors.New("layout packed: want Q, K and V in f32, with the same dim and without pages")
 		}
@@ -241,7 +259,8 @@ func SlabLen(p attn.Problem, layout string) (int, error) {
 //   - an element mask of shape [1, query, 1, key] that shows all keys;
 //   - KLen at capacity;
 //   - ragged sequences of full length, one after the other;
-//   - pages in random order.
+//   - pages in random order;
+//   - gates, beta, and a state before and after the call, for a linear problem with a rule.
 func NewArgs(p attn.Problem, layout string, slab []float32) (*attn.Args, error) {
 	n, err := SlabLen(p, layout)
 	if err != nil {
@@ -270,7 +289,16 @@ func Outline(p attn.Problem) *attn.Args {
 func Inputs(a *attn.Args, f func(name string, t *attn.Tensor)) {
 	t := &a.Terms
 	visit(f, []named{
-		{"Q", &a.Q}, {"K", &a.K}, {"V", &a.V}, {"Bias", &t.Bias}, {"Relative", &t.Relative}, {"Metric", &t.Metric}, {"Cos", &t.Cos}, {"Sin", &t.Sin},
+		{"Q", &a.Q},
+		{"K", &a.K},
+		{"V", &a.V},
+		{"Bias", &t.Bias},
+		{"Relative", &t.Relative},
+		{"Metric", &t.Metric},
+		{"Cos", &t.Cos},
+		{"Sin", &t.Sin},
+		{"Decay", &t.Decay},
+		{"Beta", &t.Beta},
 	})
 }
 
@@ -280,6 +308,16 @@ func Outputs(a *attn.Args, f func(name string, t *attn.Tensor)) {
 	visit(f, []named{
 		{"Out", &a.Out}, {"LSE", &s.LSE}, {"Mean", &s.Mean}, {"Entropy", &s.Entropy}, {"Max", &s.Max}, {"Weights", &s.Weights}, {"Scores", &s.Scores},
 	})
+}
+
+// States calls f for the states of a call that are set: the incoming one, and those it writes.
+func States(a *attn.Args, f func(name string, x []float32)) {
+	if len(a.StateIn) > 0 {
+		f("StateIn", a.StateIn)
+	}
+	if len(a.StateOut) > 0 {
+		f("StateOut", a.StateOut)
+	}
 }
 
 type named struct {
@@ -329,6 +367,7 @@ func Rows(t *attn.Tensor, f func(b, s, h int, row []float32)) {
 // call must not be ragged and must not have pages or a block bitmap.
 func Trim(a *attn.Args, nq, nk int) {
 	a.Q.S = nq
+	a.Terms.Decay.S, a.Terms.Beta.S = min(a.Terms.Decay.S, nk), min(a.Terms.Beta.S, nk)
 	Outputs(a, func(_ string, t *attn.Tensor) { t.S = nq })
 	a.K.S, a.V.S = nk, nk
 	for _, t := range []*attn.Tensor{&a.Stats.Weights, &a.Stats.Scores} {

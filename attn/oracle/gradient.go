@@ -62,6 +62,19 @@ func newEstimates(n int) estimates {
 	return estimates{make([]float64, n), make([]float64, n), make([]float64, n)}
 }
 
+// add adds other estimates of as many numbers.
+func (e estimates) add(f estimates) {
+	for c, x := range f.x {
+		y := e.x[c]
+		e.x[c] += x
+		e.tol[c] += f.tol[c]
+		e.size[c] += f.size[c]
+		if x != 0 && y != 0 {
+			e.tol[c] += u * math.Abs(e.x[c])
+		}
+	}
+}
+
 // row returns a copy of the sums of a row, as estimates.
 func (s *sums) row(r int) estimates {
 	e, at := newEstimates(s.width), r*s.width
@@ -78,8 +91,10 @@ func (s *sums) row(r int) estimates {
 // gradients is the state of judging one backward pass.
 type gradients struct {
 	*Oracle
-	g    *attn.Grads
-	k, v sums // the current key head's keys and values
+	g *attn.Grads
+	// the keys and values of the current heads, and the first rows of the current query's heads
+	k, v           sums
+	firstK, firstV int
 	// the current query: from keys, from relative positions
 	q, raw                                sums
 	bias, slopes, sinks, relative, metric sums
@@ -87,13 +102,13 @@ type gradients struct {
 	dlse, dentropy                        float64
 	rows                                  int // query rows so far
 	each                                  func(name string, at Index, got []float32, want estimates)
-	seenQ, seenK                          []bool  // rows that belong to a sequence and are in use
+	seenQ, seenK                          []bool  // rows of Q and K in use, of a sequence
 	turned                                operand // the current query, rotated
 }
 
 // JudgeGrads compares every outgoing gradient that is set with the definition. A row whose incoming
 // gradients are all 0 costs next to nothing: to judge a large call, keep those of a few rows with
-// Thin.
+// Thin. With a rule or a state that holds for state heads, so keep the rows of a Sample.
 func (o *Oracle) JudgeGrads(g *attn.Grads) (v Verdict, err error) {
 	v.Rows, err = o.eachGrad(g, func(name string, at Index, got []float32, want estimates) {
 		v.vector(name, at, got, want)
@@ -101,11 +116,25 @@ func (o *Oracle) JudgeGrads(g *attn.Grads) (v Verdict, err error) {
 	return v, err
 }
 
-// Thin sets the incoming gradients of a call to 0 except in the given rows.
+// Thin sets the incoming gradients of a call to 0 except in the given rows, and in the states that
+// these rows read.
 func Thin(p *attn.Problem, a *attn.Args, g *attn.Grads, rows []Index) {
 	keep := make(map[Index]bool, len(rows))
 	for _, at := range rows {
 		keep[at] = true
+	}
+	if g.StateOut != nil {
+		heads := make(map[place]bool)
+		for _, at := range rows {
+			heads[place{b: at.B, s: stateHead(p, at.H)}] = true
+		}
+		for b := range p.Batch {
+			for s := range p.StateHeads() {
+				if at := (place{b: b, s: s}); !heads[at] {
+					eachRow(p, "", at, g.StateOut, newEstimates(p.StateLen()/(p.Batch*p.StateHeads())), func(_ string, _ Index, row []float32, _ estimates) { clear(row) })
+				}
+			}
+		}
 	}
 	for _, at := range All(p, a) {
 		if keep[at] {
@@ -134,19 +163,18 @@ func (o *Oracle) eachGrad(g *attn.Grads, f func(name string, at Index, got []flo
 	}
 	o.unrounded = true
 	defer func() { o.unrounded = false }()
-	nk := len(o.row.Weights)
 	j := &gradients{
-		Oracle: o, g: g, each: f, k: newSums(nk, p.Dim), v: newSums(nk, p.DimV), q: newSums(1, p.Dim), raw: newSums(1, p.QDim()),
+		Oracle: o, g: g, each: f, q: newSums(1, p.Dim), raw: newSums(1, p.QDim()),
 		bias: like(&g.Terms.Bias, 1), slopes: newSums(len(g.Terms.Slopes), 1), sinks: newSums(len(g.Terms.Sinks), 1),
 		relative: like(&g.Terms.Relative, p.QDim()), metric: like(&g.Terms.Metric, p.Dim),
 		dout: make([]float64, p.DimV), absDout: make([]float64, p.DimV), one: []float64{1},
-		seenQ: make([]bool, a.Q.B*a.Q.S*a.Q.H), seenK: make([]bool, a.K.B*a.K.S*a.K.H),
+		seenQ: make([]bool, a.Q.B*a.Q.S), seenK: make([]bool, a.K.B*a.K.S),
 		turned: operand{make([]float64, p.QDim()), make([]float64, p.QDim())},
 	}
-	for b := range p.Batch {
-		for kv := range p.HeadsKV {
-			j.pair(b, kv)
-		}
+	if recurs(p, a) || g.StateIn != nil || g.StateOut != nil {
+		j.recurrences()
+	} else {
+		j.pairs()
 	}
 	j.terms()
 	j.rest()
@@ -161,37 +189,77 @@ func like(t *attn.Tensor, width int) sums {
 	return newSums(t.Size()/max(width, 1), width)
 }
 
-// pair judges the query rows of one key head, and the gradients of its keys and values.
-func (j *gradients) pair(b, kv int) {
+// headsEach returns the number of output heads, beginning with a multiple of it, that share no
+// operand with other heads.
+func headsEach(p *attn.Problem) int {
+	each := 1
+	for _, heads := range [...]int{p.HeadsQ, p.HeadsKV, p.ValueHeads()} {
+		x := p.OutHeads() / max(1, heads)
+		a, b := each, x
+		for b != 0 {
+			a, b = b, a%b
+		}
+		each *= x / max(1, a)
+	}
+	return max(1, each)
+}
+
+// pairs judges the gradients of a problem that is a sum over pairs.
+func (j *gradients) pairs() {
+	p, each := &j.p, headsEach(&j.p)
+	rows := func(heads int) int { return len(j.row.Weights) * each * heads / max(1, p.OutHeads()) }
+	j.k, j.v = newSums(rows(p.HeadsKV), p.Dim), newSums(rows(p.ValueHeads()), p.DimV)
+	for b := range p.Batch {
+		for h := 0; h < p.OutHeads(); h += each {
+			j.heads(b, h, h+each)
+		}
+	}
+}
+
+// heads judges the gradients of the operands of output heads h to end-1, of batch entry b.
+func (j *gradients) heads(b, h, end int) {
 	p, a := &j.p, j.a
 	j.k.clear()
 	j.v.clear()
-	for h := kv * p.Group(); h < (kv+1)*p.Group(); h++ {
+	nk := len(j.row.Weights)
+	q0, k0, v0 := p.HeadOf(h, p.HeadsQ), p.HeadOf(h, p.HeadsKV), p.HeadOf(h, p.ValueHeads())
+	each := p.OutHeads() / p.HeadsQ // output heads of a query head
+	for q := range (end - h) / each {
 		for i := range j.queries(b) {
-			at := Index{b, h, i}
-			j.rows++
 			dq := newEstimates(p.QDim())
-			if j.incoming(at) {
-				dq = j.by.gradient(j, at)
+			for x := range each {
+				at := Index{b, h + q*each + x, i}
+				j.rows++
+				if j.incoming(at) {
+					j.firstK, j.firstV = nk*(p.HeadOf(at.H, p.HeadsKV)-k0), nk*(p.HeadOf(at.H, p.ValueHeads())-v0)
+					dq.add(j.by.gradient(j, at))
+				}
 			}
 			batch, row := a.QRow(p, b, i)
-			j.seenQ[(batch*a.Q.S+row)*a.Q.H+h] = true
+			j.seenQ[batch*a.Q.S+row] = true
 			if j.g.Q.Data != nil {
-				j.each("dQ", at, j.g.Q.Row(batch, row, h), dq)
+				j.each("dQ", Index{b, q0 + q, i}, j.g.Q.Row(batch, row, q0+q), dq)
 			}
 		}
 	}
-	for key := range j.used(b) {
-		at := Index{b, kv, key}
-		batch, row := a.KRow(p, b, key)
-		j.seenK[(batch*a.K.S+row)*a.K.H+kv] = true
-		if j.g.K.Data != nil {
-			dk := j.k.row(key)
-			j.by.key(j, at, dk)
-			j.each("dK", at, j.g.K.Row(batch, row, kv), dk)
+	for kv := range (end - h) * p.HeadsKV / p.OutHeads() {
+		for key := range j.used(b) {
+			at := Index{b, k0 + kv, key}
+			batch, row := a.KRow(p, b, key)
+			j.seenK[batch*a.K.S+row] = true
+			if j.g.K.Data != nil {
+				dk := j.k.row(kv*nk + key)
+				j.by.key(j, at, dk)
+				j.each("dK", at, j.g.K.Row(batch, row, at.H), dk)
+			}
 		}
-		if j.g.V.Data != nil {
-			j.each("dV", at, j.g.V.Row(batch, row, kv), j.v.row(key))
+	}
+	for v := range (end - h) * p.ValueHeads() / p.OutHeads() {
+		for key := range j.used(b) {
+			batch, row := a.KRow(p, b, key)
+			if j.g.V.Data != nil {
+				j.each("dV", Index{b, v0 + v, key}, j.g.V.Row(batch, row, v0+v), j.v.row(v*nk+key))
+			}
 		}
 	}
 }
@@ -438,13 +506,21 @@ func (j *gradients) rest() {
 		name string
 		t    *attn.Tensor
 		seen []bool
-	}{{"dQ", &j.g.Q, j.seenQ}, {"dK", &j.g.K, j.seenK}, {"dV", &j.g.V, j.seenK}} {
+	}{
+		{"dQ", &j.g.Q, j.seenQ},
+		{"dK", &j.g.K, j.seenK},
+		{"dV", &j.g.V, j.seenK},
+		{"dDecay", &j.g.Terms.Decay, j.seenK},
+		{"dBeta", &j.g.Terms.Beta, j.seenK},
+	} {
 		for at, seen := range o.seen {
 			if seen || o.t.Data == nil {
 				continue
 			}
-			b, s, h := at/o.t.H/o.t.S, at/o.t.H%o.t.S, at%o.t.H
-			j.each(o.name, Index{b, h, s}, o.t.Row(b, s, h), newEstimates(o.t.D))
+			b, s := at/o.t.S, at%o.t.S
+			for h := range o.t.H {
+				j.each(o.name, Index{b, h, s}, o.t.Row(b, s, h), newEstimates(o.t.D))
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"math"
+	"slices"
 
 	"attnlab/attn"
 )
@@ -27,19 +28,23 @@ func (o *Oracle) linear(at Index) {
 	if len(o.keys) == 0 {
 		return
 	}
-	q, kv := o.rawQuery(at), at.H/p.Group()
+	q := o.rawQuery(at)
+	errQ := mapped(&p.Linear, q)
+	kHead, vHead := p.HeadOf(at.H, p.HeadsKV), p.HeadOf(at.H, p.ValueHeads())
 	den, tolDen := p.Linear.Eps, 0.0
-	grow := u * (math.Sqrt(float64(p.Dim)) + math.Sqrt(float64(len(o.keys))) + 8)
+	roots := math.Sqrt(float64(p.Dim)) + math.Sqrt(float64(len(o.keys)))
 	for _, j := range o.keys {
 		w, abs := 0.0, 0.0
-		for x, k := range o.key(o.k.x, &a.K, at.B, j, kv) {
-			t := feature(p.Linear.Feature, q[x]) * feature(p.Linear.Feature, k)
+		row := o.key(o.k.x, &a.K, at.B, j, kHead)
+		grow := u * (roots + 8 + errQ + mapped(&p.Linear, row))
+		for x, k := range row {
+			t := q[x] * k
 			w += t
 			abs += math.Abs(t)
 		}
 		den += w
 		tolDen += grow * abs
-		for b, v := range o.key(o.v, &a.V, at.B, j, kv) {
+		for b, v := range o.key(o.v, &a.V, at.B, j, vHead) {
 			r.Out[b] += w * v
 			r.TolOut[b] += grow * abs * math.Abs(v)
 			r.SizeOut[b] += abs * math.Abs(v)
@@ -67,24 +72,25 @@ func (o *Oracle) linear(at Index) {
 // Kernels sum features with values before a query multiplies them. The error therefore counts the
 // size of every product, not of their sum.
 func (j *gradients) linearRow(at Index) estimates {
-	p, a, kv := &j.p, j.a, at.H/j.p.Group()
+	p, a := &j.p, j.a
+	kHead, vHead := p.HeadOf(at.H, p.HeadsKV), p.HeadOf(at.H, p.ValueHeads())
 	r := j.Row(at) // fills j.keys with the visible keys
 	j.q.clear()
-	q := append([]float64(nil), j.Oracle.q.x[:p.Dim]...)
-	f, absF := make([]float64, p.Dim), make([]float64, p.Dim)
-	for c, x := range q {
-		f[c] = feature(p.Linear.Feature, x)
-		absF[c] = math.Abs(f[c])
+	q := slices.Clone(j.rawQuery(at))
+	f, absF := slices.Clone(q), make([]float64, p.Dim)
+	errQ := mapped(&p.Linear, f)
+	for c, x := range f {
+		absF[c] = math.Abs(x)
 	}
 	root := func(n int) float64 { return math.Sqrt(float64(n)) }
-	grow := root(p.Dim) + root(p.DimV) + root(len(j.keys)) + root(j.queries(at.B)) + 10
+	grow := root(p.Dim) + root(p.DimV) + root(len(j.keys)) + root(j.queries(at.B)) + 10 + 2*errQ
 	den, absDen := p.Linear.Eps, 0.0
 	weight := func(key int) (w, abs float64, k, absK []float64) {
-		k, absK = make([]float64, p.Dim), make([]float64, p.Dim)
-		for c, x := range j.key(j.Oracle.k.x[:p.Dim], &a.K, at.B, key, kv) {
-			k[c] = feature(p.Linear.Feature, x)
-			absK[c] = math.Abs(k[c])
-			w += f[c] * k[c]
+		k, absK = slices.Clone(j.key(j.Oracle.k.x[:p.Dim], &a.K, at.B, key, kHead)), make([]float64, p.Dim)
+		mapped(&p.Linear, k)
+		for c, x := range k {
+			absK[c] = math.Abs(x)
+			w += f[c] * x
 			abs += absF[c] * absK[c]
 		}
 		return w, abs, k, absK
@@ -107,15 +113,15 @@ func (j *gradients) linearRow(at Index) estimates {
 	size := math.Abs(by)
 	for _, key := range j.keys {
 		w, absW, k, absK := weight(key)
-		j.v.add(key, bounded{w * by, absW * size * (eBy + grow), absW * size}, j.dout, j.absDout)
+		j.v.add(j.firstV+key, bounded{w * by, absW * size * (eBy + grow), absW * size}, j.dout, j.absDout)
 		dw := bounded{-d.x, d.err, d.size}
-		for c, v := range j.key(j.Oracle.v, &a.V, at.B, key, kv) {
+		for c, v := range j.key(j.Oracle.v, &a.V, at.B, key, vHead) {
 			dw.x += j.dout[c] * v * by
 			dw.err += math.Abs(j.dout[c]*v) * size * (eBy + grow)
 			dw.size += math.Abs(j.dout[c]*v) * size
 		}
 		j.q.add(0, dw, k, absK)
-		j.k.add(key, dw, f, absF)
+		j.k.add(j.firstK+key, dw, f, absF)
 	}
 	dq := j.q.row(0)
 	j.through(dq, q)
@@ -129,6 +135,36 @@ func (j *gradients) linearKey(at Index, dk estimates) {
 
 // through converts the gradient of a row's features to the gradient of the row.
 func (j *gradients) through(g estimates, row []float64) {
+	l := &j.p.Linear
+	if l.Norm == attn.NoNorm {
+		j.throughFeature(g, row)
+		return
+	}
+	by, err := length(l, row)
+	unit := make([]float64, len(row))
+	for c, x := range row {
+		unit[c] = x / by
+	}
+	j.throughFeature(g, unit)
+	// With y = x / N, dx = (dy - y (y.dy)) / N. N is constant for the short rows of NormMax.
+	sum := bounded{}
+	if l.Norm == attn.NormSum || by > l.NormEps {
+		for c, y := range unit {
+			sum.x += y * g.x[c]
+			sum.err += math.Abs(y) * g.tol[c]
+			sum.size += math.Abs(y) * g.size[c]
+		}
+	}
+	grow := u * (2*err + math.Sqrt(float64(len(row))) + 6)
+	for c, y := range unit {
+		g.tol[c] = (g.tol[c] + grow*math.Abs(g.x[c]) + math.Abs(y)*(sum.err+grow*sum.size)) / by
+		g.size[c] = (g.size[c] + math.Abs(y)*sum.size) / by
+		g.x[c] = (g.x[c] - y*sum.x) / by
+	}
+}
+
+// throughFeature converts the gradient of a row's features to that of what the feature map takes.
+func (j *gradients) throughFeature(g estimates, row []float64) {
 	for c, y := range row {
 		slope := 1.0
 		switch f := j.p.Linear.Feature; {

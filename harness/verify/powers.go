@@ -31,6 +31,20 @@ var singles = [...]struct {
 	{attn.NeedWeights, func(p *attn.Problem) { p.Want = attn.WantWeights }},
 	{attn.NeedScores, func(p *attn.Problem) { p.Want = attn.WantScores }},
 	{attn.NeedGrad, func(p *attn.Problem) { p.Want = attn.WantGrad }},
+	{attn.NeedHeadGate, recurrent(func(l *attn.Linear) { l.Gate = attn.HeadGate })},
+	{attn.NeedKeyGate, recurrent(func(l *attn.Linear) { l.Gate = attn.KeyGate })},
+	{attn.NeedDelta, recurrent(func(l *attn.Linear) { l.Delta = true })},
+	{attn.NeedNorm, recurrent(func(l *attn.Linear) { l.Norm = attn.NormSum })},
+	{attn.NeedHeadsV, recurrent(func(l *attn.Linear) { l.HeadsV = 1 })},
+	{attn.NeedSnapshots, recurrent(func(l *attn.Linear) { l.Snapshots = 2 })},
+}
+
+// recurrent makes a problem causal and unnormalised, as every rule allows, and sets its rule.
+func recurrent(set func(l *attn.Linear)) func(p *attn.Problem) {
+	return func(p *attn.Problem) {
+		p.Mask, p.Linear.Unnormalised = attn.Causal(), true
+		set(&p.Linear)
+	}
 }
 
 // Powers returns the abilities of a kernel. A kernel of this module is asked for one at a time. A

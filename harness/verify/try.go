@@ -156,9 +156,6 @@ func TryOutside(k attn.Kernel, o *cases.Outside) Finding {
 		return f.Broken(err)
 	}
 	f.Worst, f.Note, f.Excused = r.Ratio, r.Where, strings.Join(r.Skipped, ", ")
-	if o.State != nil {
-		return f // the oracle begins without a state
-	}
 	for _, c := range r.Calls {
 		judge, err := oracle.New(c.Problem, c.Args)
 		if err != nil {

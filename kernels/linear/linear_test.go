@@ -13,7 +13,7 @@ import (
 func TestLinear(t *testing.T) {
 	for _, l := range asmtest.All(t) {
 		t.Run(l.Name, func(t *testing.T) {
-			attntest.Run(t, linear.New(l.Ops), attn.NeedLinear|attn.NeedLengths|attn.NeedGrad, attntest.Options{HoldGrad: .5})
+			attntest.Run(t, linear.New(l.Ops), attn.NeedLinear|attn.NeedLengths|attn.NeedRagged|attn.NeedGrad|attn.AllRules, attntest.Options{HoldGrad: .5})
 		})
 	}
 }

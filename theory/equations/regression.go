@@ -417,30 +417,25 @@ func runningKernel(c *Check, a bridge.Attention) {
 }
 
 // tokenByToken returns a kernel's answers for one query and key after the other, and its final
-// state. It returns nil if the plans carry no state.
+// state. It returns nil if there is no kernel.
 func tokenByToken(c *Check, kernel attn.Kernel, q, k, v *mat.Dense) (o, state *mat.Dense) {
 	if kernel == nil {
 		return nil, nil
 	}
 	n, d := q.Dims()
 	_, dv := v.Dims()
-	plan, err := kernel.Plan(attn.Problem{
-		Op: attn.OpLinear, Mask: attn.Causal(), Batch: 1, HeadsQ: 1, HeadsKV: 1, SeqQ: 1, SeqKV: 1, Dim: d, DimV: dv,
-	}, nil)
+	p := attn.Problem{Op: attn.OpLinear, Mask: attn.Causal(), Batch: 1, HeadsQ: 1, HeadsKV: 1, SeqQ: 1, SeqKV: 1, Dim: d, DimV: dv}
+	plan, err := kernel.Plan(p, nil)
 	c.Must(err)
 	if closer, ok := plan.(io.Closer); ok {
 		defer closer.Close()
 	}
-	r, ok := plan.(attn.Recurrent)
-	if !ok {
-		return nil, nil
-	}
-	carried := make([]float32, r.StateLen())
+	carried := make([]float32, p.StateLen())
 	o = mat.NewDense(n, dv, nil)
 	for i := range n {
 		row := func(m *mat.Dense) attn.Tensor { return bridge.Tensor(Rows(m.RawRowView(i))) }
-		args := attn.Args{Q: row(q), K: row(k), V: row(v), Out: attn.New(attn.BHSD, 1, 1, 1, dv)}
-		r.Step(&args, carried)
+		args := attn.Args{Q: row(q), K: row(k), V: row(v), Out: attn.New(attn.BHSD, 1, 1, 1, dv), StateIn: carried, StateOut: carried}
+		plan.Forward(&args)
 		for b, x := range args.Out.Row(0, 0, 0) {
 			o.Set(i, b, float64(x))
 		}

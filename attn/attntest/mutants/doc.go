@@ -2,11 +2,12 @@
 // must find every one of them: a suite that lets one pass proves nothing about the kernels that it
 // passes.
 //
-// There are four small kernels, which pass the suite when healthy and have one switch for each bug:
+// There are three small kernels, which pass the suite when healthy and have one switch for each
+// bug:
 //
 //   - Blocked is an online softmax over blocks of keys.
-//   - Prefix is linear attention with a running state.
-//   - Gradient and PrefixBack add backward passes, one row at a time.
+//   - Gradient adds a backward pass to it, one row at a time.
+//   - Recurrence is linear attention over chunks of tokens, with a backward pass token by token.
 //
 // Other mutants wrap a healthy kernel and give it a wrong Problem or wrong Args, as a caller or a
 // dispatcher might. The package does not import testing, so a command can be built with a mutant in
@@ -29,7 +30,7 @@ type Mutant struct {
 
 // All lists the mutants.
 func All() []Mutant {
-	return slices.Concat(blockedMutants(), prefixMutants(), wrappers(), gradientMutants(), prefixBackMutants())
+	return slices.Concat(blockedMutants(), recurrenceMutants(), wrappers(), gradientMutants())
 }
 
 // ByName returns the mutant of that name.
