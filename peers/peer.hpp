@@ -18,6 +18,17 @@ struct Problem {
     double scale;
     std::string mask;
 
+    // Of linear problems. A softmax problem has no feature, and heads_v is heads_kv.
+    std::string feature, gate, norm;
+    bool unnormalised, delta, state;
+    double eps, norm_eps;
+    long heads_v;
+
+    long heads_out() const { return std::max(heads_q, heads_v); }
+    long heads_state() const { return std::max(heads_kv, heads_v); }
+    // state_size returns the length of a state, or 0 if there is none.
+    long state_size() const { return state ? batch * heads_state() * dim * (dim_v + !unnormalised) : 0; }
+
     bool causal() const { return mask == "causal" || mask == "causal-topleft"; }
 
     // visible returns the number of keys that query i sees. They are the first ones.
@@ -30,9 +41,12 @@ struct Problem {
 struct Peer {
     Problem p;
     std::vector<float> q, k, v, out;  // rows [batch][head][row][column]
+    std::vector<float> decay, beta;   // the same, of linear problems that have them
+    std::vector<float> state_in, state_out;  // [batch][head][column of k][column of v]
 
     virtual ~Peer() = default;
     virtual std::string about() = 0;
+    virtual bool linear() { return false; }  // whether it computes linear problems
     virtual std::string refusal(const Problem &) = 0;  // why it does not compute this, or ""
     virtual void plan(int threads) = 0;                // plans p; the operands have their sizes
     virtual void load() {}                             // the operands have their numbers
@@ -71,10 +85,14 @@ inline void receive(std::vector<float> &to) {
 // answer computes a request and returns the fields of the answer.
 inline std::string answer(Peer &peer, const std::string &line) {
     const std::string is = field(line, "do");
-    if (is == "about") return "\"about\":" + quoted(peer.about());
+    if (is == "about") return "\"about\":" + quoted(peer.about()) + (peer.linear() ? ",\"linear\":true" : "");
     if (is == "check" || is == "plan") {
         Problem p = {whole(line, "batch"), whole(line, "heads_q"), whole(line, "heads_kv"), whole(line, "seq_q"), whole(line, "seq_kv"),
-                     whole(line, "dim"), whole(line, "dim_v"), std::atof(field(line, "scale").c_str()), field(line, "mask")};
+                     whole(line, "dim"), whole(line, "dim_v"), std::atof(field(line, "scale").c_str()), field(line, "mask"),
+                     field(line, "feature"), field(line, "gate"), field(line, "norm"),
+                     field(line, "unnormalised") == "true", field(line, "delta") == "true", field(line, "state") == "true",
+                     std::atof(field(line, "eps").c_str()), std::atof(field(line, "norm_eps").c_str()), whole(line, "heads_kv")};
+        if (!p.feature.empty()) p.heads_v = whole(line, "heads_v");
         std::string no = peer.refusal(p);
         for (long n : {p.batch, p.heads_q, p.heads_kv, p.seq_q, p.seq_kv, p.dim, p.dim_v})
             if (n == 0) no = "something has no size";
@@ -83,8 +101,13 @@ inline std::string answer(Peer &peer, const std::string &line) {
         peer.p = p;
         peer.q.resize(p.batch * p.heads_q * p.seq_q * p.dim);
         peer.k.resize(p.batch * p.heads_kv * p.seq_kv * p.dim);
-        peer.v.resize(p.batch * p.heads_kv * p.seq_kv * p.dim_v);
-        peer.out.resize(p.batch * p.heads_q * p.seq_q * p.dim_v);
+        peer.v.resize(p.batch * p.heads_v * p.seq_kv * p.dim_v);
+        peer.out.resize(p.batch * p.heads_out() * p.seq_q * p.dim_v);
+        const bool gated = p.gate == "head" || p.gate == "key";
+        peer.decay.resize(gated ? p.batch * p.heads_v * p.seq_kv * (p.gate == "key" ? p.dim : 1) : 0);
+        peer.state_in.resize(p.state_size());
+        peer.state_out.resize(p.state_size());
+        peer.beta.resize(p.delta ? p.batch * p.heads_v * p.seq_kv : 0);
         peer.plan(whole(line, "threads"));
         return "";
     }
@@ -92,6 +115,9 @@ inline std::string answer(Peer &peer, const std::string &line) {
         receive(peer.q);
         receive(peer.k);
         receive(peer.v);
+        receive(peer.decay);
+        receive(peer.beta);
+        receive(peer.state_in);
         peer.load();
         return "";
     }
@@ -128,7 +154,10 @@ inline int serve(Peer &peer) {
             fields = "\"error\":" + quoted(e.what());
         }
         std::fprintf(out, "{\"id\":%ld%s%s}\n", whole(line, "id"), fields.empty() ? "" : ",", fields.c_str());
-        if (!failed && field(line, "do") == "store") std::fwrite(peer.out.data(), 4, peer.out.size(), out);
+        if (!failed && field(line, "do") == "store") {
+            std::fwrite(peer.out.data(), 4, peer.out.size(), out);
+            std::fwrite(peer.state_out.data(), 4, peer.state_out.size(), out);
+        }
         std::fflush(out);
         line.clear();
     }

@@ -32,6 +32,17 @@
 //	{"do":"run","pass":"backward","calls":N} {"wall_ns":W,"cpu_ns":C}
 //	{"do":"store_grads"}                     {} and dQ, dK, dV
 //
+// A peer whose about has "linear":true also gets linear problems. P then has, for example,
+//
+//	"linear":{"feature":"identity","unnormalised":true,"eps":0,"gate":"head","delta":true,
+//	 "norm":"sum","norm_eps":1e-06,"heads_v":8,"state":true}
+//
+// as package attn defines them. V and Out have heads_v heads, or Out has heads_q if that is more.
+// Load sends more operands after V: Decay if the gate is head or key, Beta if delta is set, and a
+// state if state is set. A state is [batch][head][column of K][column of V]. In a normalised
+// problem the sums of features follow it. The state after the call then follows Out in store. Each
+// run starts from the state that was sent.
+//
 // P is, on one line,
 //
 //	{"batch":1,"heads_q":8,"heads_kv":8,"seq_q":512,"seq_kv":512,"dim":64,"dim_v":64,
@@ -140,10 +151,15 @@ func (k *Kernel) About() (string, error) {
 // Claims returns every ability that a request can express. A peer that did not answer about has no
 // backward pass.
 func (k *Kernel) Claims() attn.Needs {
-	if k.firstStart().about.Backward {
-		return attn.NeedSoftmax | attn.NeedWindow | attn.NeedGrad
+	claims := attn.NeedSoftmax | attn.NeedWindow
+	about := k.firstStart().about
+	if about.Backward {
+		claims |= attn.NeedGrad
 	}
-	return attn.NeedSoftmax | attn.NeedWindow
+	if about.Linear {
+		claims |= attn.NeedLinear | attn.AllRules&^attn.NeedSnapshots
+	}
+	return claims
 }
 
 // Within implements attn.Foreign.
@@ -377,8 +393,32 @@ func (p *plan) Load(a *attn.Args) error {
 	if err := p.replan(a.Q.S, a.K.S); err != nil {
 		return err
 	}
-	_, _, err := p.ask(request{Do: "load"}, []*attn.Tensor{&a.Q, &a.K, &a.V}, nil)
+	operands := []*attn.Tensor{&a.Q, &a.K, &a.V}
+	if p.problem.Linear.Gate != attn.NoGate {
+		operands = append(operands, &a.Terms.Decay)
+	}
+	if beta := a.Terms.Beta; p.problem.Linear.Delta {
+		if heads := p.problem.ValueHeads(); beta.H < heads {
+			beta.H, beta.SH = heads, 0
+		}
+		operands = append(operands, &beta)
+	}
+	if hasState(&p.problem, a.Q.S, a.K.S) {
+		state := p.state(a.StateIn)
+		operands = append(operands, &state)
+	}
+	_, _, err := p.ask(request{Do: "load"}, operands, nil)
 	return err
+}
+
+// state returns a state as a tensor. A nil state has rows of zeros that share memory.
+func (p *plan) state(x []float32) attn.Tensor {
+	width := max(p.problem.Dim, 1)
+	t := attn.Tensor{Data: x, B: p.problem.StateLen() / width, S: 1, H: 1, D: width, SB: width}
+	if x == nil {
+		t.Data, t.SB = make([]float32, width), 0
+	}
+	return t
 }
 
 // replan makes the peer plan for the numbers of queries and keys of a call, which may be fewer than
@@ -458,11 +498,19 @@ func (p *plan) Store(a *attn.Args) error {
 		for row := range rows(&a.Stats.LSE) {
 			attn.LogSum{Ref: math.Inf(-1)}.Write(row)
 		}
+		if n := copy(a.StateOut, a.StateIn); n < len(a.StateOut) {
+			clear(a.StateOut[n:])
+		}
 		return nil
 	}
 	lse := a.Stats.LSE // set if there are gradients; a peer has one number for each row
 	lse.D = min(lse.D, 1)
-	if err := p.fetch("store", &a.Out, &lse); err != nil {
+	results := []*attn.Tensor{&a.Out, &lse}
+	if hasState(&p.problem, a.Q.S, a.K.S) {
+		state := p.state(a.StateOut)
+		results = append(results, &state)
+	}
+	if err := p.fetch("store", results...); err != nil {
 		return err
 	}
 	for row := range rows(&a.Stats.LSE) {

@@ -64,15 +64,20 @@ func TestPlain(t *testing.T) {
 	}
 	k := peers.New("plain", program)
 	defer k.Close()
-	answersAll(t, k, func(c cases.Case) (cases.Case, bool) {
+	done := answersAll(t, k, func(c cases.Case) (cases.Case, bool) {
 		return c, c.Family != "extremes" // doubles hold what float32 does not
 	})
+	for _, family := range []string{"linear", "gates", "delta", "heads", "norms", "states"} {
+		if done[family] == 0 {
+			t.Errorf("no case of family %s; cases by family: %v", family, done)
+		}
+	}
 }
 
 // answersAll judges a peer on the core cases that form accepts and that the peer does not refuse.
-func answersAll(t *testing.T, k attn.Kernel, form func(cases.Case) (cases.Case, bool)) {
+func answersAll(t *testing.T, k attn.Kernel, form func(cases.Case) (cases.Case, bool)) (done map[string]int) {
 	t.Helper()
-	done := map[string]int{}
+	done = map[string]int{}
 	for _, c := range cases.Core() {
 		c, ok := form(c)
 		if !ok {
@@ -89,6 +94,7 @@ func answersAll(t *testing.T, k attn.Kernel, form func(cases.Case) (cases.Case, 
 	if done["sizes"] < 5 || done["masks"] < 2 || done["gqa"] < 1 || done["empty"] < 2 {
 		t.Errorf("cases by family: %v", done)
 	}
+	return done
 }
 
 // TestGradients checks the backward pass of a peer that has one against the oracle's gradients.

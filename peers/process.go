@@ -40,12 +40,25 @@ type (
 		Scale   float64 `json:"scale"`
 		Mask    string  `json:"mask"`
 		Grads   bool    `json:"grads,omitempty"`
+		Linear  *linear `json:"linear,omitempty"`
+	}
+	linear struct {
+		Feature      string  `json:"feature"`
+		Unnormalised bool    `json:"unnormalised"`
+		Eps          float64 `json:"eps"`
+		Gate         string  `json:"gate"`
+		Delta        bool    `json:"delta"`
+		Norm         string  `json:"norm"`
+		NormEps      float64 `json:"norm_eps"`
+		HeadsV       int     `json:"heads_v"`
+		State        bool    `json:"state"`
 	}
 	answer struct {
 		ID       int64  `json:"id"`
 		Error    string `json:"error"`
 		About    string `json:"about"`
 		Backward bool   `json:"backward"`
+		Linear   bool   `json:"linear"`
 		Refused  string `json:"refused"`
 		Wall     int64  `json:"wall_ns"`
 		CPU      int64  `json:"cpu_ns"`
@@ -54,11 +67,21 @@ type (
 
 // planning returns a request about a problem.
 func planning(do string, p *attn.Problem, threads int) request {
-	return request{Do: do, Threads: threads, Problem: &problem{
+	is := &problem{
 		Batch: p.Batch, HeadsQ: p.HeadsQ, HeadsKV: p.HeadsKV, SeqQ: p.SeqQ, SeqKV: p.SeqKV, Dim: p.Dim, DimV: p.DimV,
 		Scale: p.Scale(), Mask: p.Mask.String(), Grads: p.Want&attn.WantGrad != 0,
-	}}
+	}
+	if l := p.Linear; p.Op == attn.OpLinear {
+		is.Linear = &linear{
+			Feature: l.Feature.String(), Unnormalised: l.Unnormalised, Eps: l.Eps, Gate: l.Gate.String(), Delta: l.Delta,
+			Norm: l.Norm.String(), NormEps: l.NormEps, HeadsV: p.ValueHeads(), State: hasState(p, p.SeqQ, p.SeqKV),
+		}
+	}
+	return request{Do: do, Threads: threads, Problem: is}
 }
+
+// hasState reports whether a call with the given numbers of queries and keys sends a state.
+func hasState(p *attn.Problem, queries, keys int) bool { return p.Carries() && queries == keys }
 
 const (
 	lineLimit  = 64 << 10 // bytes of an answer, without its tensors

@@ -1,5 +1,6 @@
 // ONNX Runtime as a peer: MultiHeadAttention, and GroupQueryAttention for causal masks, where it is
-// the faster operator for long sequences. In this folder:
+// the faster operator for long sequences; LinearAttention for linear problems. Rows are turned, and
+// those of linear problems normalised, before the clock runs. In this folder:
 //
 //   npm install --ignore-scripts        (the script downloads what only GPUs need)
 //
@@ -30,9 +31,13 @@ const float = (field, x) => {
   return Buffer.concat([varint(field << 3 | 5), b]);
 };
 const FLOAT = 1, INT32 = 6;
-const attribute = (name, value) => typeof value === 'bigint'
-  ? bytes(5, bytes(1, name), number(3, Number(value)), number(20, 2))
-  : bytes(5, bytes(1, name), float(2, value), number(20, 1));
+const attribute = (name, value) => {
+  switch (typeof value) {
+    case 'bigint': return bytes(5, bytes(1, name), number(3, Number(value)), number(20, 2));
+    case 'string': return bytes(5, bytes(1, name), bytes(4, value), number(20, 3));
+  }
+  return bytes(5, bytes(1, name), float(2, value), number(20, 1));
+};
 const operand = (field, { name, type = FLOAT, dims }) =>
   bytes(field, bytes(1, name), bytes(2, bytes(1, number(1, type), bytes(2, ...dims.map(d => bytes(1, number(1, d)))))));
 
@@ -49,12 +54,24 @@ const file = graph => Buffer.concat([number(1, 8), bytes(8, bytes(1, ''), number
 // refusal returns why a problem is not computed, or '' if it is.
 function refusal(p) {
   if (Object.values(p).includes(0)) return 'something has no size';
+  if (p.linear) return refusalOfRule(p, p.linear);
   if (p.seq_q === 1 && p.seq_kv > 1) return 'a single query reads a cache, which the JavaScript interface copies at each call: other languages need not';
   if (p.mask === 'full') return p.heads_q === p.heads_kv ? '' : 'MultiHeadAttention wants as many key heads as query heads';
   if (p.mask !== 'causal' && p.mask !== 'causal-topleft') return `no mask ${p.mask}`;
   if (p.seq_q !== p.seq_kv) return 'a causal mask wants as many queries as keys';
   return p.dim === p.dim_v && p.dim % 8 === 0 ? '' : 'GroupQueryAttention wants keys and values of one size, a multiple of 8';
 }
+
+// refusalOfRule returns why a linear problem is not computed, or ''.
+function refusalOfRule(p, l) {
+  if (!l.unnormalised || l.feature !== 'identity') return 'LinearAttention has no features and no normalised outputs';
+  if (!l.state) return 'LinearAttention wants a causal mask and as many queries as keys';
+  if (l.heads_v !== p.heads_kv) return 'LinearAttention wants as many value heads as key heads';
+  return '';
+}
+
+// ruleOf returns the name of a rule, which says whether there are gates and beta.
+const ruleOf = l => (l.delta ? (l.gate === 'none' ? 'delta' : 'gated_delta') : (l.gate === 'none' ? 'linear' : 'gated'));
 
 // turned exchanges two axes: rows are sent as [batch][head][row][column], and ONNX Runtime uses
 // [batch][row][head][column].
@@ -80,8 +97,17 @@ async function plan(p, threads) {
   const out = { name: 'out', dims: [p.batch, p.seq_q, p.heads_q * p.dim_v] };
   let graph;
   feeds = {};
-  fetches = { out: new ort.Tensor('float32', new Float32Array(out.dims.reduce((a, b) => a * b)), out.dims) };
-  if (p.mask === 'full') {
+  fetches = { out: room(out) };
+  if (p.linear) {
+    const l = p.linear, none = { name: '' };
+    const past = { name: 'past', dims: [p.batch, p.heads_kv, p.dim, p.dim_v] }, present = { ...past, name: 'present' };
+    const decay = l.gate === 'none' ? none : { name: 'decay', dims: [p.batch, p.seq_kv, p.heads_kv * (l.gate === 'key' ? p.dim : 1)] };
+    const beta = l.delta ? { name: 'beta', dims: [p.batch, p.seq_kv, p.heads_kv] } : none;
+    const inputs = [q, k, v, past, decay, beta];
+    while (!inputs.at(-1).dims) inputs.pop();
+    graph = model('LinearAttention', { q_num_heads: BigInt(p.heads_q), kv_num_heads: BigInt(p.heads_kv), update_rule: ruleOf(l), scale: p.scale }, inputs, [out, present]);
+    fetches.present = room(present);
+  } else if (p.mask === 'full') {
     graph = model('MultiHeadAttention', { num_heads: BigInt(p.heads_q), scale: p.scale }, [q, k, v], [out]);
   } else { // the outputs keys and values are a cache that holds all keys afterwards; it is not used
     const cache = name => ({ name, dims: [p.batch, p.heads_kv, p.seq_kv, p.dim] });
@@ -95,14 +121,33 @@ async function plan(p, threads) {
   session = await ort.InferenceSession.create(file(graph), { intraOpNumThreads: threads, interOpNumThreads: 1, executionMode: 'sequential' });
 }
 
+const room = ({ dims }) => new ort.Tensor('float32', new Float32Array(dims.reduce((a, b) => a * b)), dims);
+
+// normalise divides rows by their length, as the problem's norm defines it.
+function normalise(x, columns, { norm, norm_eps }) {
+  for (let at = 0; at < x.length; at += columns) {
+    const row = x.subarray(at, at + columns);
+    const sum = row.reduce((s, e) => s + e * e, 0);
+    const by = norm === 'sum' ? Math.sqrt(sum + norm_eps) : Math.max(Math.sqrt(sum), norm_eps);
+    for (let c = 0; c < columns; c++) row[c] /= by;
+  }
+}
+
 function load() {
-  const p = problem;
-  for (const [name, rows, heads, columns] of [['q', p.seq_q, p.heads_q, p.dim], ['k', p.seq_kv, p.heads_kv, p.dim], ['v', p.seq_kv, p.heads_kv, p.dim_v]]) {
+  const p = problem, l = p.linear;
+  const operands = [['q', p.seq_q, p.heads_q, p.dim], ['k', p.seq_kv, p.heads_kv, p.dim], ['v', p.seq_kv, p.heads_kv, p.dim_v]];
+  if (l && l.gate !== 'none') operands.push(['decay', p.seq_kv, p.heads_kv, l.gate === 'key' ? p.dim : 1]);
+  if (l?.delta) operands.push(['beta', p.seq_kv, p.heads_kv, 1]);
+  for (const [name, rows, heads, columns] of operands) {
     const size = p.batch * rows * heads * columns;
     const from = new Float32Array(size);
     receive(new Uint8Array(from.buffer));
+    if (l && l.norm !== 'none' && (name === 'q' || name === 'k')) normalise(from, columns, l);
     feeds[name] = new ort.Tensor('float32', turned(from, p.batch, heads, rows, columns), [p.batch, rows, heads * columns]);
   }
+  if (!l) return;
+  feeds.past = room(fetches.present);
+  receive(new Uint8Array(feeds.past.data.buffer));
 }
 
 async function run(calls) {
@@ -138,20 +183,23 @@ function send(from) {
 
 for (;;) {
   const q = JSON.parse(line());
-  let answer = {}, rows;
+  let answer = {}, tensors = [];
   try {
     switch (q.do) {
-      case 'about': answer = { about: `ONNX Runtime ${ort.env.versions.node}, MultiHeadAttention and GroupQueryAttention` }; break;
+      case 'about': answer = { about: `ONNX Runtime ${ort.env.versions.node}, MultiHeadAttention, GroupQueryAttention and LinearAttention`, linear: true }; break;
       case 'check': answer = { refused: refusal(q.problem) }; break;
       case 'plan': await plan(q.problem, q.threads); break;
       case 'load': load(); break;
       case 'run': answer = await run(q.calls); break;
-      case 'store': rows = turned(fetches.out.data, problem.batch, problem.seq_q, problem.heads_q, problem.dim_v); break;
+      case 'store':
+        tensors = [turned(fetches.out.data, problem.batch, problem.seq_q, problem.heads_q, problem.dim_v)];
+        if (problem.linear) tensors.push(fetches.present.data);
+        break;
       default: answer = { error: 'not known' };
     }
   } catch (e) {
     answer = { error: e.message };
   }
   send(Buffer.from(JSON.stringify({ id: q.id, ...answer }) + '\n'));
-  if (rows) send(new Uint8Array(rows.buffer));
+  for (const t of tensors) send(new Uint8Array(t.buffer));
 }
