@@ -92,8 +92,11 @@ func sequenceArgs(p *attn.Problem, a *attn.Args, b int, one *attn.Problem) *attn
 		c.Stats.ArgMax = c.Stats.ArgMax[first*a.Q.H:]
 	}
 	if p.Page == 0 {
-		fromRow(&c.K, int(a.KStart[b]))
-		fromRow(&c.V, int(a.KStart[b]))
+		for _, t := range []*attn.Tensor{&c.K, &c.V, &c.Terms.Decay, &c.Terms.Beta} {
+			if t.Size() > 0 {
+				fromRow(t, int(a.KStart[b]))
+			}
+		}
 	}
 	c.QStart, c.KStart = nil, nil
 	for _, x := range []*[]int32{&c.KLen, &c.QPos} {

@@ -32,7 +32,8 @@
 // # Share of the peak
 //
 // The probe measures what the machine gives at that moment: independent fused multiply-adds, or a
-// read of the operands for decoding. It runs just before and just after each sample, on the same
+// read of the operands for decoding. If decoding updates a state, the probe updates the state in
+// place. It runs just before and just after each sample, on the same
 // thread. The sample's share of the peak is its rate over the mean of its two probes, so it does
 // not depend on the clock. One thread is judged in thread CPU time, which a neighbour's time slice
 // does not lengthen. A team is judged in wall time, with the probe on all its threads at once.

@@ -17,6 +17,8 @@ type Probes struct {
 	Peak func(n int) int64
 	// Read reads all of x as fast as memory gives it.
 	Read func(x []float32) float32
+	// Update reads all of x and writes it back.
+	Update func(x []float32)
 	// Chain does n rounds of additions, each of which waits a cycle for the one before, and returns
 	// their number. Slots does n rounds of independent instructions and returns theirs. If Slots is
 	// nil, the instructions begun in a cycle are not measured.
@@ -38,6 +40,17 @@ func (p Probes) ForPeak(team *attn.Team, e Effort) Probe {
 // ForRead returns a probe of bytes per second. The threads of the team read x at once, each its
 // share.
 func (p Probes) ForRead(team *attn.Team, x []float32, e Effort) Probe {
+	return overMemory(team, x, e, 4, func(share []float32) { p.Read(share) })
+}
+
+// ForUpdate returns a probe of bytes per second, where a number counts twice: it is read and
+// written. The threads of the team update x at once, each its share.
+func (p Probes) ForUpdate(team *attn.Team, x []float32, e Effort) Probe {
+	return overMemory(team, x, e, 8, p.Update)
+}
+
+// overMemory returns a probe of bytes per second, where pass moves each bytes for a number of x.
+func overMemory(team *attn.Team, x []float32, e Effort, each int64, pass func(share []float32)) Probe {
 	if len(x) == 0 {
 		return func() float64 { return 0 }
 	}
@@ -45,9 +58,9 @@ func (p Probes) ForRead(team *attn.Team, x []float32, e Effort) Probe {
 	return calibrated(team, e, 1, func(i, n int) int64 {
 		share := x[i*len(x)/workers : (i+1)*len(x)/workers]
 		for range n {
-			p.Read(share)
+			pass(share)
 		}
-		return 4 * int64(n) * int64(len(share))
+		return each * int64(n) * int64(len(share))
 	})
 }
 

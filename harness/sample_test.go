@@ -33,6 +33,7 @@ func (*fakeJob) Plan() error                               { return nil }
 func (*fakeJob) Check(int, uint64) (oracle.Verdict, error) { return oracle.Verdict{}, nil }
 func (j *fakeJob) Team() *attn.Team                        { return j.team }
 func (*fakeJob) Reads() []float32                          { return nil }
+func (*fakeJob) Updates() []float32                        { return nil }
 func (*fakeJob) Scratch() int64                            { return 0 }
 func (*fakeJob) Close() error                              { return nil }
 
@@ -161,35 +162,45 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// TestReadProbeCoversTheMemory checks that each pass of the bandwidth probe reads all memory once,
-// with any number of threads.
-func TestReadProbeCoversTheMemory(t *testing.T) {
+// TestProbesCoverTheMemory checks that each pass of a bandwidth probe takes all memory once, with
+// any number of threads.
+func TestProbesCoverTheMemory(t *testing.T) {
 	x := make([]float32, 100_003)
 	for workers := 1; workers <= 3; workers++ {
-		team := attn.NewTeam(workers)
-		seen := make(chan [2]int, 1<<20)
-		p := harness.Probes{Read: func(part []float32) float32 {
-			spin(1_000_000) // one thread is timed by its CPU time
-			if len(part) > 0 {
-				at := cap(x) - cap(part)
-				seen <- [2]int{at, at + len(part)}
+		for name, probe := range map[string]func(team *attn.Team, pass func([]float32)) harness.Probe{
+			"read": func(team *attn.Team, pass func([]float32)) harness.Probe {
+				p := harness.Probes{Read: func(part []float32) float32 { pass(part); return 0 }}
+				return p.ForRead(team, x, harness.Effort{})
+			},
+			"update": func(team *attn.Team, pass func([]float32)) harness.Probe {
+				return harness.Probes{Update: pass}.ForUpdate(team, x, harness.Effort{})
+			},
+		} {
+			team := attn.NewTeam(workers)
+			seen := make(chan [2]int, 1<<20)
+			rate := probe(team, func(part []float32) {
+				spin(1_000_000) // one thread is timed by its CPU time
+				if len(part) > 0 {
+					at := cap(x) - cap(part)
+					seen <- [2]int{at, at + len(part)}
+				}
+			})()
+			if !(rate > 0) {
+				t.Errorf("%s, %d workers: rate %v", name, workers, rate)
 			}
-			return 0
-		}}
-		if rate := p.ForRead(team, x, harness.Effort{})(); !(rate > 0) {
-			t.Errorf("%d workers: rate %v", workers, rate)
-		}
-		team.Close()
-		close(seen)
-		total := 0
-		for part := range seen {
-			total += part[1] - part[0]
-		}
-		if total == 0 || total%len(x) != 0 {
-			t.Errorf("%d workers read %d of %d floats", workers, total, len(x))
+			team.Close()
+			close(seen)
+			total := 0
+			for part := range seen {
+				total += part[1] - part[0]
+			}
+			if total == 0 || total%len(x) != 0 {
+				t.Errorf("%s, %d workers: %d of %d floats", name, workers, total, len(x))
+			}
 		}
 	}
-	if rate := (harness.Probes{}).ForRead(nil, nil, harness.Effort{})(); rate != 0 {
-		t.Errorf("no memory is read at %v", rate)
+	none := harness.Probes{}
+	if read, update := none.ForRead(nil, nil, harness.Effort{})(), none.ForUpdate(nil, nil, harness.Effort{})(); read != 0 || update != 0 {
+		t.Errorf("no memory is read at %v and updated at %v", read, update)
 	}
 }

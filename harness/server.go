@@ -241,7 +241,10 @@ func (s *session) sample(at run.Point, o SampleOptions) (got Sample, err error) 
 	err = s.job(at, func(j Job) error {
 		p := s.Probes(at)
 		m := Sampler{Probe: p.ForPeak(j.Team(), s.Effort), Slots: p.ForSlots(j.Team(), s.Effort), Count: s.Count, Least: s.Effort.Sample}
-		if ProbeUnit(at) == run.ProbeBytes {
+		switch x := j.Updates(); {
+		case len(x) > 0:
+			m.Probe = p.ForUpdate(j.Team(), x, s.Effort)
+		case ProbeUnit(at) == run.ProbeBytes:
 			m.Probe = p.ForRead(j.Team(), j.Reads(), s.Effort)
 		}
 		if remote(j) != nil {

@@ -49,7 +49,7 @@ func Paths(kernels []attn.Kernel) run.Paths {
 }
 
 // ProbeUnit returns the unit of the probe that a point is judged by: the memory's rate for one
-// query against many keys, floating-point operations for all other points.
+// query, against many keys or a state, and floating-point operations for all other points.
 func ProbeUnit(at run.Point) string {
 	if at.SeqQ == 1 {
 		return run.ProbeBytes

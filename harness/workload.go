@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"attnlab/attn"
@@ -36,8 +37,11 @@ type Job interface {
 	Check(rows int, seed uint64) (oracle.Verdict, error)
 	// Team returns the workers that the job runs on. The probes run on them, too.
 	Team() *attn.Team
-	// Reads returns the memory that a call reads, for the bandwidth probe.
+	// Reads returns the memory that a call reads, for the bandwidth probe. Updates returns the
+	// memory that a call reads and writes back, which is nil for most jobs: it is what a job is
+	// judged by that has some.
 	Reads() []float32
+	Updates() []float32
 	// Scratch returns the bytes that the job holds besides its operands.
 	Scratch() int64
 	Close() error
@@ -66,6 +70,13 @@ func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 			return nil, err
 		}
 	}
+	state := 0
+	if at.Decodes() {
+		if at.Alone() != nil {
+			return nil, fmt.Errorf("ragged-alone: rule %s with one token of each sequence; leave ragged-alone out, as such sequences do not differ", at.Rule)
+		}
+		state = p.StateLen()
+	}
 	grads := 0
 	if p.Want&attn.WantGrad != 0 {
 		a := cases.Outline(p)
@@ -79,7 +90,9 @@ func Attention(k attn.Kernel, at run.Point) (*Workload, error) {
 		Count: func() (attn.Count, error) {
 			a := cases.Outline(p)
 			err := at.Arrange(&p, a)
-			return ofPass(at.Pass, p.Count(a)), err
+			c := ofPass(at.Pass, p.Count(a))
+			c.Bytes += 8 * int64(state) // read and written
+			return c, err
 		},
 		Prepare: func() (Job, error) {
 			slab := attn.Alloc[float32](n + grads)
@@ -129,13 +142,15 @@ type attention struct {
 	plan   attn.Plan
 	team   *attn.Team
 	slab   []float32
+	state  []float32 // StateIn and StateOut of a point that decodes by a rule
 
 	// The backward pass has gradients, and the same plan as back. Both are nil for a forward pass.
 	grads *attn.Grads
 	back  attn.Differentiable
 }
 
-// prepare lays out the operands in one slab, and the gradients in another.
+// prepare lays out the operands in one slab, and the gradients in another. If the point decodes by
+// a rule, every call updates a state in place, which begins as zeros. Other calls have no state.
 func prepare(k attn.Kernel, at run.Point, p attn.Problem, slab, gradSlab []float32) (Job, error) {
 	args, err := cases.NewArgs(p, at.Layout, slab)
 	if err != nil {
@@ -147,8 +162,17 @@ func prepare(k attn.Kernel, at run.Point, p attn.Problem, slab, gradSlab []float
 	if err := cases.Fill(at.Data, p, args, InputSeed(at)); err != nil {
 		return nil, err
 	}
+	if err := at.SetGates(&p, args); err != nil {
+		return nil, err
+	}
 	poison(args)
-	j := &attention{kernel: k, at: at, p: p, args: args, team: attn.NewTeam(at.Threads), slab: slab}
+	var state []float32
+	if at.Decodes() {
+		state = args.StateIn
+		clear(state)
+	}
+	args.StateIn, args.StateOut = state, state
+	j := &attention{kernel: k, at: at, p: p, args: args, team: attn.NewTeam(at.Threads), slab: slab, state: state}
 	if p.Want&attn.WantGrad != 0 {
 		if j.grads, err = cases.NewGrads(p, args, at.Layout, gradSlab); err != nil {
 			return nil, err
@@ -234,16 +258,23 @@ func (j *attention) runRemote(r attn.Remote, calls int) (e Elapsed, err error) {
 }
 
 func (j *attention) Check(rows int, seed uint64) (oracle.Verdict, error) {
+	judged := *j.args
+	if len(j.state) > 0 { // the oracle needs the state before the call that it judges
+		judged.StateIn = slices.Clone(j.state)
+		if _, err := j.Run(1); err != nil {
+			return oracle.Verdict{}, err
+		}
+	}
 	if r, ok := j.plan.(attn.Remote); ok {
 		if err := r.Store(j.args); err != nil {
 			return oracle.Verdict{}, err
 		}
 	}
-	o, err := oracle.New(j.p, j.args)
+	o, err := oracle.New(j.p, &judged)
 	if err != nil {
 		return oracle.Verdict{}, err
 	}
-	sample := oracle.Sample(&j.p, j.args, rows, seed)
+	sample := oracle.Sample(&j.p, &judged, rows, seed)
 	v := o.Judge(sample)
 	if j.back == nil {
 		return v, nil
@@ -270,9 +301,10 @@ func remote(j Job) attn.Remote {
 	return nil
 }
 
-func (j *attention) Team() *attn.Team { return j.team }
-func (j *attention) Reads() []float32 { return j.slab }
-func (j *attention) Scratch() int64   { return j.plan.Scratch() }
+func (j *attention) Team() *attn.Team   { return j.team }
+func (j *attention) Reads() []float32   { return j.slab }
+func (j *attention) Updates() []float32 { return j.state }
+func (j *attention) Scratch() int64     { return j.plan.Scratch() }
 
 func (j *attention) Close() error {
 	j.team.Close()

@@ -1,10 +1,13 @@
 package harness_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"attnlab/attn"
+	"attnlab/attn/attntest/mutants"
+	"attnlab/attn/cases"
 	"attnlab/harness"
 	"attnlab/harness/run"
 	"attnlab/kernels/naive"
@@ -13,7 +16,13 @@ import (
 // verified runs a point once and checks every row.
 func verified(t *testing.T, at run.Point) (*harness.Workload, harness.Job) {
 	t.Helper()
-	w, err := harness.Attention(naive.New(), at)
+	return verifiedOn(t, naive.New(), at)
+}
+
+// verifiedOn is verified with a kernel of its own.
+func verifiedOn(t *testing.T, k attn.Kernel, at run.Point) (*harness.Workload, harness.Job) {
+	t.Helper()
+	w, err := harness.Attention(k, at)
 	if err != nil {
 		t.Fatalf("%s: %v", at.Name(), err)
 	}
@@ -125,4 +134,43 @@ func TestRopeBeforeTheFirstKey(t *testing.T) {
 	verified(t, at)
 	at.Mask, at.Features = "full", "rope+lengths"
 	verified(t, at)
+}
+
+// TestRules checks the answers of workloads with each rule, forward and with gradients, and in
+// ragged batches. A point that decodes updates a state in place, and counts it as read and written.
+func TestRules(t *testing.T) {
+	kernel, _ := mutants.Recurrence()
+	algo, isa := kernel.Name()
+	for _, rule := range run.Rules()[1:] {
+		at := run.Point{
+			Kernel: algo, ISA: isa, Op: "linear", Rule: rule, Mask: "causal", Batch: 3, HeadsQ: 2, HeadsKV: 1, HeadsV: 2, SeqKV: 21, Dim: 6, DimV: 5,
+		}
+		for _, with := range []string{"", "ragged:4", "ragged-alone:4"} {
+			at.Features = with
+			if _, j := verifiedOn(t, kernel, at.WithDefaults()); j.Updates() != nil {
+				t.Errorf("%s with %q: got a state of %d numbers, want none", rule, with, len(j.Updates()))
+			}
+		}
+		at.Features, at.Pass = "", "both"
+		verifiedOn(t, kernel, at.WithDefaults())
+
+		at.Pass, at.SeqKV = "forward", 1
+		w, j := verifiedOn(t, kernel, at.WithDefaults())
+		p, err := at.WithDefaults().Problem()
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := j.Updates()
+		if len(state) != p.StateLen() || !slices.ContainsFunc(state, func(x float32) bool { return x != 0 }) {
+			t.Errorf("%s: got a state of %d numbers, %v, want %d that are not all 0", rule, len(state), state, p.StateLen())
+		}
+		bare := p.Count(cases.Outline(p)).Bytes
+		if n, err := w.Count(); err != nil || n.Bytes != bare+8*int64(len(state)) {
+			t.Errorf("%s: got %d bytes, %v, want the operands' %d and those of the state twice", rule, n.Bytes, err, bare)
+		}
+		at.Features = "ragged-alone"
+		if _, err := harness.Attention(kernel, at.WithDefaults()); err == nil || !strings.Contains(err.Error(), "leave ragged-alone out") {
+			t.Errorf("%s: sequences of one token one by one: got %v", rule, err)
+		}
+	}
 }

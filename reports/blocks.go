@@ -112,9 +112,9 @@ type grid struct {
 
 // byProblem puts kernels, and how they run, into lines, and problems into columns.
 func byProblem(p run.Point) (line, column run.Point) {
-	line = run.Point{Kernel: p.Kernel, ISA: p.ISA, Op: p.Op, Features: p.Features, Store: p.Store, Page: p.Page, Threads: p.Threads}
+	line = run.Point{Kernel: p.Kernel, ISA: p.ISA, Op: p.Op, Features: p.Features, Store: p.Store, Page: p.Page, Threads: p.Threads, Rule: p.Rule}
 	column = p
-	column.Kernel, column.ISA, column.Op, column.Features, column.Store, column.Page, column.Threads = "", "", "", "", "", 0, 0
+	column.Kernel, column.ISA, column.Op, column.Features, column.Store, column.Page, column.Threads, column.Rule = "", "", "", "", "", 0, 0, ""
 	return line, column
 }
 
@@ -139,12 +139,17 @@ func byFeatures(p run.Point) (line, column run.Point) {
 	return line, column
 }
 
-// chosenFeatures returns the features of a point, empty if its operation has these by default.
+// chosenFeatures returns the features of a point, empty if it has these by default.
 func chosenFeatures(p run.Point) string {
-	if p.Features == (run.Point{Op: p.Op}).WithDefaults().Features {
+	if p.Features == defaultFeatures(p) {
 		return ""
 	}
 	return p.Features
+}
+
+// defaultFeatures returns the features of a point that names none: those of its operation and rule.
+func defaultFeatures(p run.Point) string {
+	return run.Point{Op: p.Op, Rule: p.Rule}.WithDefaults().Features
 }
 
 // newGrid arranges those rows of runs that have a time and that keep, if it is not nil, accepts.
@@ -215,6 +220,7 @@ func counted(n int, one, many string) string {
 func (g *grid) fields() []field {
 	return []field{
 		{words: func(p run.Point) string { return g.contender(p) }},
+		{plain: "no rule", words: func(p run.Point) string { return cmp.Or(p.Rule, "no rule") }},
 		{plain: "plain", words: func(p run.Point) string { return cmp.Or(chosenFeatures(p), "plain") }},
 		{plain: "f32", words: func(p run.Point) string { return p.Store }},
 		{plain: "contiguous", words: func(p run.Point) string {
@@ -236,6 +242,12 @@ func (g *grid) fields() []field {
 				return fmt.Sprintf("%d heads on %d key heads", p.HeadsQ, p.HeadsKV)
 			}
 			return counted(p.HeadsQ, "one head", "%d heads")
+		}},
+		{plain: "as many value heads", words: func(p run.Point) string {
+			if p.HeadsV == 0 {
+				return "as many value heads"
+			}
+			return counted(p.HeadsV, "one value head", "%d value heads")
 		}},
 		{words: func(p run.Point) string {
 			if p.Dim != p.DimV {

@@ -45,7 +45,7 @@ var definitions = [...]definition{
 		"bandwidth", "GB/s, of bandwidth",
 		[]string{"GB/s", "of bandwidth"},
 		[]string{"bytes", "gbps", "bandwidth_frac"},
-		"The bytes of a call's operands over its time, and the median over samples of that rate over the rate of a read probe around each sample. It is the limit of decoding.",
+		"The bytes of a call's operands over its time, and the median over samples of that rate over the rate of a read probe around each sample. It is the limit of decoding. A rule of linear attention updates a state instead, so its probe reads and writes one of the same size.",
 	},
 	{
 		"intensity", "FLOP per byte", nil, nil,

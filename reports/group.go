@@ -101,6 +101,8 @@ func spell(key, value string) string {
 		return n("one head", "heads")
 	case "kvheads":
 		return n("one key head", "key heads")
+	case "vheads":
+		return n("one value head", "value heads")
 	case "seqq":
 		return n("one query", "queries")
 	case "dim":
@@ -153,14 +155,13 @@ func groups(rows []run.Row) []*group {
 	return list
 }
 
-// groupParts returns the parts of a point's name without kernel, instruction set and length. A
-// feature map, which linear attention always has, is returned apart, empty if it is the default.
+// groupParts returns the parts of a point's name without kernel, instruction set and length. The
+// rule and the feature map of linear attention, which always has a map, are returned apart; the
+// default ones are empty.
 func groupParts(p run.Point) (parts []string, features string) {
 	if plain := (run.Point{Op: p.Op}).WithDefaults(); plain.Features != "" {
-		if p.Features != plain.Features {
-			features = p.Features
-		}
-		p.Features = plain.Features
+		features = strings.TrimSpace(p.Rule + " " + chosenFeatures(p))
+		p.Rule, p.Features = "", plain.Features
 	}
 	for part := range strings.SplitSeq(p.Group(), "/") {
 		if k, _, ok := strings.Cut(part, "="); ok && k != "seq" {

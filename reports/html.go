@@ -298,10 +298,13 @@ func peaks(r *run.Run, rows []run.Row) []pageLimit {
 }
 
 // bandwidths returns the median rate of the read probes around a run's samples, for each number of
-// threads.
+// threads. Points that update a state have another probe.
 func bandwidths(r *run.Run) []pageLimit {
 	probes := map[int][]float64{}
 	for _, c := range r.Cells {
+		if c.Point.Decodes() {
+			continue
+		}
 		for i := range c.Visits {
 			if v := &c.Visits[i]; v.Unit == run.ProbeBytes && v.Before > 0 && v.After > 0 {
 				probes[c.Point.Threads] = append(probes[c.Point.Threads], v.Before, v.After)

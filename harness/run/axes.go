@@ -39,7 +39,9 @@ type Point struct {
 	Store    string `json:"store"`    // element type of keys and values
 	Page     int    `json:"page"`     // rows of a page of the cache; 0 means contiguous
 	Threads  int    `json:"threads"`
-	Layer    string `json:"layer,omitempty"` // one of Layers; empty is the kernel alone
+	Rule     string `json:"rule,omitempty"`    // one of Rules; empty is plain
+	HeadsV   int    `json:"heads_v,omitempty"` // 0 means heads_kv
+	Layer    string `json:"layer,omitempty"`   // one of Layers; empty is the kernel alone
 }
 
 // axes is the table of axes, in the order in which help lists their flags. A row is all that names,
@@ -85,6 +87,10 @@ var axes = indexed([]Axis{
 		Flag: Flag{Name: "kv-heads", Placeholder: "N", Help: "Key and value heads, a divisor of --heads; default --heads."},
 	},
 	{
+		Column: "heads_v", Key: "vheads", Default: "0", check: atLeast0,
+		Flag: Flag{Name: "heads-v", Placeholder: "N", Help: "Value heads of linear attention: a multiple or a divisor of --kv-heads; 0 means as many (${default})."},
+	},
+	{
 		Column: "batch", Key: "batch", Default: "1", check: atLeast1,
 		Flag: Flag{Name: "batch", Placeholder: "N", Help: "Batch entries (${default})."},
 	},
@@ -99,6 +105,10 @@ var axes = indexed([]Axis{
 	{
 		Column: "data", Key: "data", Default: "normal", check: oneOf("normal", "std30", "rising", "sparse"),
 		Flag: Flag{Name: "data", Placeholder: "NAME", Help: "Distribution of the inputs: normal, std30, rising or sparse (${default})."},
+	},
+	{
+		Column: "rule", Key: "rule", Optional: true, Alias: plainRule, check: oneOf(Rules()...),
+		Flag: Flag{Name: "rule", Placeholder: "NAME", Help: "Rule of linear attention: plain, gated, delta, gated-delta, kda, gla, ssd, retnet or lightning (described in benchrun sweep --help). Default plain."},
 	},
 	{
 		Column: "features", Key: "features", Optional: true, // a list depends on op: see Problem
@@ -146,6 +156,9 @@ type Axis struct {
 
 	// Optional reports whether the empty text is a value of the axis.
 	Optional bool
+
+	// Alias is a word that Set takes for the empty text, if it is not empty.
+	Alias string
 
 	// Contender reports whether the axis names what competes on a problem. Groups leave it out.
 	Contender bool
@@ -208,7 +221,7 @@ func (a *Axis) Plain(p Point) string {
 	case a.Like != "":
 		return axis(a.Like).Value(p)
 	case a.Column == "features": // linear attention has a feature map
-		list, _ := orderFeatures(p.Op, "")
+		list, _ := orderFeatures(p.Op, p.Rule, "")
 		return list
 	}
 	return a.Default
@@ -228,6 +241,9 @@ func (a *Axis) Value(p Point) string {
 // Set gives a point a value on the axis. It reads numbers, and does not check what Check does.
 func (a *Axis) Set(p *Point, value string) error {
 	v := a.in(p)
+	if value == a.Alias {
+		value = ""
+	}
 	if v.Kind() == reflect.String {
 		v.SetString(value)
 		return nil
@@ -248,7 +264,7 @@ var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+-]*$`)
 // nor the value: the caller does.
 func (a *Axis) Check(value string) error {
 	switch {
-	case value == "" && a.Optional:
+	case value == a.Alias && a.Optional, value == "" && a.Optional:
 		return nil
 	case a.check != nil:
 		return a.check(value)
@@ -261,6 +277,13 @@ func (a *Axis) Check(value string) error {
 func atLeast1(value string) error {
 	if n, err := strconv.Atoi(value); err != nil || n < 1 {
 		return errors.New("want 1 or more")
+	}
+	return nil
+}
+
+func atLeast0(value string) error {
+	if n, err := strconv.Atoi(value); err != nil || n < 0 {
+		return errors.New("want 1 or more, or 0 for the default")
 	}
 	return nil
 }

@@ -73,6 +73,9 @@ func TestAxisValues(t *testing.T) {
 		if i == 0 && p != (Point{Kernel: "x"}) {
 			t.Errorf("got %+v, want the kernel alone", p)
 		}
+		if a.Alias != "" && (a.Set(&p, a.Alias) != nil || a.Value(p) != "" || a.Check(a.Alias) != nil) {
+			t.Errorf("%s %s: got %q, want the empty text", a.Column, a.Alias, a.Value(p))
+		}
 	}
 	if err := axis("dim").Set(&p, "x"); err == nil || p.Dim != 7 {
 		t.Errorf("dim x: got %v and %d", err, p.Dim)

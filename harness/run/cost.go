@@ -77,8 +77,8 @@ type plainerPoint struct {
 }
 
 // plainer lists the points that a point is measured against: without features, with float32 keys
-// and values, without pages, with as many key heads as query heads, without a window. A ragged
-// batch is measured against its sequences one by one.
+// and values, without pages, with as many key heads as query heads, without a window, and, if it
+// has several tokens, without a rule. A ragged batch is measured against its sequences one by one.
 func (p Point) plainer() []plainerPoint {
 	var list []plainerPoint
 	add := func(without string, change func(q *Point)) {
@@ -100,6 +100,13 @@ func (p Point) plainer() []plainerPoint {
 	add("store "+p.Store, func(q *Point) { q.Store = attn.F32.String() })
 	add(fmt.Sprintf("page %d", p.Page), func(q *Point) { q.Page = 0 })
 	add(fmt.Sprintf("kv-heads %d", p.HeadsKV), func(q *Point) { q.HeadsKV = q.HeadsQ })
+	if p.Rule != "" && p.SeqQ > 1 {
+		add("rule "+p.Rule, func(q *Point) {
+			if q.Rule = ""; p.Features == axis("features").Plain(p) {
+				q.Features = ""
+			}
+		})
+	}
 	if strings.HasPrefix(p.Mask, "window") {
 		add(p.Mask, func(q *Point) { q.Mask = attn.Full().String() })
 	}

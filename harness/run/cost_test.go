@@ -25,9 +25,18 @@ func TestPlainer(t *testing.T) {
 		{Point{Features: "ragged-alone:9", Store: "f16"}, []string{"store f16: ragged-alone:9"}},
 		{Point{Kernel: "linear", Op: "linear"}, nil},
 		{Point{Kernel: "linear", Op: "linear", Features: "relu+1"}, []string{"relu+1: elu+1"}},
+		{Point{Kernel: "linear", Op: "linear", Mask: "causal", Rule: "kda"}, []string{"rule kda: elu+1"}},
+		{Point{Kernel: "linear", Op: "linear", Mask: "causal", Rule: "kda", SeqQ: 1}, nil},
+		{
+			Point{Kernel: "linear", Op: "linear", Mask: "causal", Rule: "ssd", Features: "relu+1+unnormalised"},
+			[]string{"relu+1+unnormalised: identity+unnormalised", "rule ssd: relu+1+unnormalised"},
+		},
 	} {
 		p := c.point
 		p.ISA, p.SeqKV, p.Dim = "go", 64, 8
+		if p.Rule != "" && p.SeqQ == 1 {
+			p.SeqKV = 1
+		}
 		if p.Kernel == "" {
 			p.Kernel = "flash"
 		}

@@ -178,8 +178,13 @@ func splitFeatures(op, s string) ([]feature, error) {
 		list = append(list, *f)
 		rest = strings.TrimPrefix(tail, "+")
 	}
-	slices.SortStableFunc(list, func(a, b feature) int { return featureIndex(a.name) - featureIndex(b.name) })
+	sortFeatures(list)
 	return list, nil
+}
+
+// sortFeatures sorts a list into the order of the table.
+func sortFeatures(list []feature) {
+	slices.SortStableFunc(list, func(a, b feature) int { return featureIndex(a.name) - featureIndex(b.name) })
 }
 
 func featureIndex(name string) int {
@@ -197,15 +202,28 @@ func featureNames(op attn.Op) string {
 }
 
 // orderFeatures returns the one spelling of a list. If the op has feature maps and the list has
-// none, elu+1 is added.
-func orderFeatures(op, s string) (string, error) {
+// none, those of the rule are added: elu+1 without a rule.
+func orderFeatures(op, rule, s string) (string, error) {
 	list, err := splitFeatures(op, s)
 	if err != nil {
 		return "", err
 	}
 	o, _ := attn.OpByName(op)
 	if first := features[0]; first.of(o) && !slices.ContainsFunc(list, func(f feature) bool { return f.slot == first.slot }) {
-		list = slices.Insert(list, 0, first)
+		added := first.name
+		if r, ok := ruleOf(rule); ok {
+			added = r.features
+		}
+		more, err := splitFeatures(op, added)
+		if err != nil {
+			return "", err
+		}
+		for _, f := range more {
+			if !slices.ContainsFunc(list, func(g feature) bool { return g.name == f.name }) {
+				list = append(list, f)
+			}
+		}
+		sortFeatures(list)
 	}
 	names := make([]string, len(list))
 	for i := range list {

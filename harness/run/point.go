@@ -14,10 +14,13 @@ import (
 // WithDefaults fills the axes that are empty or zero with the plain case: one batch entry, one
 // head, one thread, softmax, forward, unmasked, float32 rows in layout bhsd, normal inputs. There
 // are as many key heads as query heads and as many queries as keys, and values are as wide as keys.
-// Features are put in their order.
+// Features are put in their order. As many value heads as key heads are 0, which means just that.
 func (p Point) WithDefaults() Point {
 	for i := range keys {
 		k := &keys[i]
+		if k.Alias != "" && k.Value(p) == k.Alias {
+			k.in(&p).SetZero()
+		}
 		plain := k.Plain(p)
 		if plain == "" || !k.in(&p).IsZero() {
 			continue
@@ -26,8 +29,11 @@ func (p Point) WithDefaults() Point {
 			panic(err) // a row of the table has a bad default
 		}
 	}
-	if f, err := orderFeatures(p.Op, p.Features); err == nil {
+	if f, err := orderFeatures(p.Op, p.Rule, p.Features); err == nil {
 		p.Features = f
+	}
+	if p.HeadsV == p.HeadsKV {
+		p.HeadsV = 0
 	}
 	return p
 }
@@ -67,9 +73,9 @@ func (p Point) name(contender bool) string {
 			keys[i].in(&plain).SetZero()
 		}
 	}
-	plain.Op = p.Op // the default features depend on it
+	plain.Op, plain.Rule = p.Op, p.Rule // the default features depend on them
 	plain = plain.WithDefaults()
-	plain.Op = impliedOp(p.Kernel)
+	plain.Op, plain.Rule = impliedOp(p.Kernel), ""
 	var b strings.Builder
 	b.WriteString(benchBase)
 	for i := range keys {
@@ -180,8 +186,9 @@ func (p Point) Validate() error {
 //	         ragged ragged:LEAST ragged-alone ragged-alone:LEAST lengths
 //	softmax  lse mean entropy max argmax weights scores
 //
-// T is a number, inf or frozen. A linear point that names no feature map has elu+1. Arrange fills
-// in masks and lengths.
+// T is a number, inf or frozen. A linear point that names no feature map has elu+1, and with most
+// rules identity+unnormalised. Arrange fills in masks and lengths. SetGates sets the gates of a
+// rule.
 func (p Point) Problem() (attn.Problem, error) {
 	if err := p.Validate(); err != nil {
 		return attn.Problem{}, err
@@ -210,6 +217,9 @@ func (p Point) problem() (attn.Problem, []arrangement, error) {
 	}
 	if p.Pass != "forward" {
 		q.Want |= attn.WantGrad
+	}
+	if err := p.setRule(&q); err != nil {
+		return q, nil, err
 	}
 	list, err := splitFeatures(p.Op, p.Features)
 	if err != nil {

@@ -37,6 +37,16 @@ func genPoint(t *rapid.T) Point {
 		Page:     rapid.SampledFrom([]int{0, 16}).Draw(t, "page"),
 		Threads:  rapid.IntRange(0, 8).Draw(t, "threads"),
 	}
+	if op == "linear" {
+		p.HeadsV = rapid.SampledFrom([]int{0, 0, heads, p.HeadsQ, 2 * p.HeadsQ}).Draw(t, "vheads")
+		if rule := rapid.SampledFrom([]string{"", "plain", "gated", "gated-delta", "kda", "retnet"}).Draw(t, "rule"); rule != "" {
+			p.Rule = rule
+		}
+		if p.Rule != "" && p.Rule != "plain" {
+			p.Mask, p.SeqQ, p.Page = "causal", p.SeqKV, 0
+			p.Features = rapid.SampledFrom([]string{"", "relu+1+unnormalised", "identity+unnormalised", "elu+1+unnormalised"}).Draw(t, "map")
+		}
+	}
 	if p.Pass == "backward" || p.Pass == "both" { // the operands of a backward pass
 		p.Store, p.Page = "", 0
 	}
@@ -137,6 +147,10 @@ func TestParseNameErrors(t *testing.T) {
 		{"/threads=1", "/threads=1/colour=red", "unknown, doubled or out of order"},
 		{"/threads=1", "/threads=1/layer=mlp", "one of mha, block, decode"},
 		{"/threads=1", "/layer=mha/threads=1", "threads= is due"},
+		{"/threads=1", "/threads=1/rule=plain", "is spelled"},
+		{"/threads=1", "/threads=1/rule=kda", "op softmax has no rule kda"},
+		{"/threads=1", "/threads=1/rule=magic", `rule "magic": one of plain, gated`},
+		{"/threads=1", "/threads=1/vheads=2/rule=kda", "unknown, doubled or out of order"},
 	} {
 		_, err := ParseName(strings.Replace(good, c.old, c.new, 1))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

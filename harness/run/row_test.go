@@ -293,7 +293,7 @@ func TestBandwidthInterval(t *testing.T) {
 }
 
 func TestColumns(t *testing.T) {
-	const want = "kernel,isa,op,pass,mask,batch,heads_q,heads_kv,seq_q,seq_kv,dim,dim_v,layout,data,features,store,page,threads,status,note," +
+	const want = "kernel,isa,op,pass,mask,batch,heads_q,heads_kv,seq_q,seq_kv,dim,dim_v,layout,data,features,store,page,threads,rule,heads_v,status,note," +
 		"samples,ns_median,ns_lo,ns_hi,ns_min,flop,gflops,peak_gflops,peak_frac,peak_frac_lo,peak_frac_hi,bytes,gbps,bandwidth_frac," +
 		"scratch_bytes,peak_rss_bytes,alloc_bytes,allocs,err_ratio,dropped,layer,tokens_s,attn_share,product_share"
 	if got := strings.Join(Columns(), ","); got != want {

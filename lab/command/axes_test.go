@@ -62,7 +62,7 @@ func TestAnAxisIsARow(t *testing.T) {
 		t.Fatalf("%s: got %d lines, %v, want a header and 2 points", run.CSVFile, len(lines), err)
 	}
 	at := slices.Index(lines[0], "colour")
-	if want := slices.Index(lines[0], "threads") + 1; at != want {
+	if want := slices.Index(lines[0], "heads_v") + 1; at != want {
 		t.Fatalf("column colour of %v: got %d, want %d", lines[0], at, want)
 	}
 	if got := lines[1][at] + "," + lines[2][at]; got != ",red" {

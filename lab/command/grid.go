@@ -90,7 +90,8 @@ const mostPoints = 100_000
 
 // points returns the points of the grid, each once. The kernels that compete on a problem are next
 // to each other. A kernel is left out, with a remark to tell, if its kind of attention lacks a
-// feature and --kernel does not name it.
+// feature and --kernel does not name it. So is a rule, if the mask is not causal and --mask names
+// causal too.
 func (g *Grid) points(lab Lab, tell io.Writer) ([]run.Point, error) {
 	if err := g.check(lab); err != nil {
 		return nil, err
@@ -106,6 +107,11 @@ func (g *Grid) points(lab Lab, tell io.Writer) ([]run.Point, error) {
 	var points []run.Point
 	seen := map[run.Point]bool{}
 	var remarks []string
+	remark := func(format string, a ...any) {
+		if line := fmt.Sprintf(format, a...); !slices.Contains(remarks, line) {
+			remarks = append(remarks, line)
+		}
+	}
 	add := func(p run.Point) error {
 		var leftOut error
 		competing := 0
@@ -115,10 +121,12 @@ func (g *Grid) points(lab Lab, tell io.Writer) ([]run.Point, error) {
 			q, err := full.Problem()
 			if other := new(run.OtherOpError); len(g.names("kernel")) == 0 && errors.As(err, &other) {
 				leftOut = exitf(exitUsage, "%s: %w", flagged(full), err)
-				line := fmt.Sprintf("%s is left out where there is %s, which op %s does not have", c.Kernel, other.Feature, other.Op)
-				if !slices.Contains(remarks, line) {
-					remarks = append(remarks, line)
-				}
+				remark("%s is left out where there is %s, which op %s does not have", c.Kernel, other.Feature, other.Op)
+				continue
+			}
+			if order := new(run.OrderError); errors.As(err, &order) && slices.Contains(g.names("mask"), attn.Causal().String()) {
+				remark("rule %s is left out where the mask is %s: it reads tokens in order, as under the causal mask", order.Rule, order.Mask)
+				competing++ // under another mask
 				continue
 			}
 			if err != nil {

@@ -142,7 +142,7 @@ func TestGridOrder(t *testing.T) {
 	for _, a := range loops() {
 		names = append(names, a.Flag.Name)
 	}
-	want := "layer pass mask batch heads kv-heads dim dim-v layout data with store page threads seq-kv seq"
+	want := "layer pass mask batch heads kv-heads dim dim-v layout data with store page threads rule heads-v seq-kv seq"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("got loops over %s, want %s", got, want)
 	}
@@ -211,3 +211,52 @@ func TestLayerGrid(t *testing.T) {
 		}
 	}
 }
+
+// TestRuleGrid checks that --rule makes points of linear attention under a causal mask, and what is
+// left out and refused. The kernel of this test takes every rule.
+func TestRuleGrid(t *testing.T) {
+	lab := labOf(append(kernels.All(), anyRule{}))
+	points := func(args ...string) (list []run.Point, remarks string, err error) {
+		var b strings.Builder
+		list, err = grid(t, append([]string{"--isa=go", "--seq=16", "--dim=8"}, args...)...).points(lab, &b)
+		return list, b.String(), err
+	}
+	list, remarks, err := points("--kernel=linear", "--rule=plain,"+strings.Join(run.Rules()[1:], ","), "--heads-v=0,2")
+	if want := 2*2 + 8*2; err != nil || len(list) != want {
+		t.Errorf("got %d points, %v, want %d: plain under two masks, and 8 rules", len(list), err, want)
+	}
+	if want := "rule kda is left out where the mask is full: it reads tokens in order"; strings.Count(remarks, want) != 1 {
+		t.Errorf("got %q, want %q", remarks, want)
+	}
+	for _, p := range list {
+		if p.Rule != "" && p.Mask != "causal" {
+			t.Errorf("%s is not causal", p.Name())
+		}
+	}
+	list, remarks, err = points("--rule=,ssd", "--mask=causal")
+	if err != nil || slices.ContainsFunc(list, func(p run.Point) bool { return p.Rule != "" && p.Op != "linear" }) {
+		t.Errorf("got %v, %v", list, err)
+	}
+	if want := "flash is left out where there is rule ssd, which op softmax does not have"; !strings.Contains(remarks, want) {
+		t.Errorf("got %q, want %q", remarks, want)
+	}
+	for want, args := range map[string][]string{
+		"op softmax has no rule kda":                  {"--kernel=flash", "--rule=kda"},
+		"op softmax has no value heads":               {"--kernel=flash", "--heads-v=2"},
+		"--rule magic: one of plain, gated, delta":    {"--rule=magic"},
+		"reads tokens in order: mask is full":         {"--kernel=linear", "--rule=kda", "--mask=full"},
+		"for decoding use --seq 1 alone":              {"--kernel=linear", "--rule=kda", "--seq-kv=64"},
+		"--heads 4 --heads-v 3: problem: 4 output he": {"--kernel=linear", "--heads-v=3", "--heads=4", "--mask=full"},
+	} {
+		if _, _, err := points(args...); exitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %q", args, err, want)
+		}
+	}
+}
+
+// anyRule claims linear attention under every rule.
+type anyRule struct{ attn.Kernel }
+
+func (anyRule) Name() (algo, isa string) { return "any", "none" }
+
+func (anyRule) Check(p attn.Problem, _ int) (int64, error) { return 0, p.Validate() }

@@ -62,9 +62,10 @@ func (*MachineCmd) Run(to streams, lab Lab) error {
 	for _, d := range doubts {
 		fmt.Fprintln(t, d)
 	}
-	fmt.Fprintln(t, "\nMEMORY\tREAD\tBANDWIDTH\tDRIFT")
+	fmt.Fprintln(t, "\nMEMORY\tSIZE\tREAD\tDRIFT\tUPDATE\tDRIFT")
 	for _, m := range surveyor.Memory(f.Caches) {
-		fmt.Fprintf(t, "%s (%s)\t%s\t%.3g GB/s\t%s\n", m.Level, m.ISA, binary(m.Bytes), m.Rate/1e9, machine.Percent(m.Drift))
+		fmt.Fprintf(t, "%s (%s)\t%s\t%.3g GB/s\t%s\t%.3g GB/s\t%s\n", m.Level, m.ISA, binary(m.Bytes),
+			m.Read.PerSecond/1e9, machine.Percent(m.Read.Drift), m.Update.PerSecond/1e9, machine.Percent(m.Update.Drift))
 	}
 	if err := t.Flush(); err != nil {
 		return err

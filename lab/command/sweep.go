@@ -67,10 +67,23 @@ ragged-alone[:LEAST] runs the same sequences one by one, each through a plan of 
 
 - By-products: lse mean entropy max argmax weights scores.
 
-- Linear attention: elu+1 relu+1 identity unnormalised eps:X.
+- Linear attention: elu+1 relu+1 identity unnormalised eps:X. Without a map it has elu+1, and with most rules identity+unnormalised.
 
-The last table shows what a feature costs, where its plain point stands beside it. It does so for features, --store, --page, fewer --kv-heads and windows,
-and for ragged beside ragged-alone.
+Rules of --rule say how the state of linear attention changes with each token. They read tokens in order, so the mask is causal:
+
+- plain: no rule: a token adds its key times its value.
+
+- gated: the same, and the state decays before each token by a gate per head.
+
+- delta, gated-delta, kda: a token replaces what the state has under its key (DeltaNet, gated DeltaNet, Kimi delta attention with a gate per key channel).
+
+- gla, ssd, retnet, lightning: gates per key channel, the state-space dual of Mamba-2, constant gates per head, and their steepest form.
+
+With --seq 1 a rule decodes: each call reads one token and updates the state in place. Such rows are judged by the bytes of the state, read and written,
+against a probe that updates the same memory.
+
+The last table shows what a feature costs, where its plain point stands beside it. It does so for features, rules, --store, --page, fewer --kv-heads and
+windows, and for ragged beside ragged-alone.
 
 With --layer a kernel is timed inside a layer of package nn, forward or both ways (--pass). The layer's rows are --heads times --dim wide. The table and
 bench.txt then show rows per second, and the shares of the time that attention and products take. The note of a row shows which share of the peak the

@@ -194,7 +194,8 @@ func (j *job) Check(rows int, seed uint64) (oracle.Verdict, error) { return j.ch
 func (j *job) Team() *attn.Team { return j.team }
 
 // Reads implements [harness.Job].
-func (j *job) Reads() []float32 { return j.slab }
+func (j *job) Reads() []float32   { return j.slab }
+func (j *job) Updates() []float32 { return nil }
 
 // Scratch implements [harness.Job].
 func (j *job) Scratch() int64 { return j.scratch }

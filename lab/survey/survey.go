@@ -37,13 +37,13 @@ type Peak struct {
 
 // Peak measures the peak of an instruction set.
 func (s *Surveyor) Peak(o *asm.Ops) Peak {
-	rate, drift := machine.Drift(s.readings(harness.Probes{Peak: o.Probe.Peak, Read: o.Probe.Read}.ForPeak(nil, s.Effort)))
+	peak := s.rate(probes(o).ForPeak(nil, s.Effort))
 	p, tries := &o.Probe, s.Tries
 	if tries == 0 {
 		tries = machine.Tries
 	}
 	l := machine.Against(p.PeakWidth, p.Peak, p.Chain, p.Slots, tries)
-	return Peak{run.Peak{ISA: o.ISA, Flop: rate, PerCycle: l.PerCycle, Doubt: l.Doubt, Slots: l.Slots}, l.Clock, l.Shared, drift}
+	return Peak{run.Peak{ISA: o.ISA, Flop: peak.PerSecond, PerCycle: l.PerCycle, Doubt: l.Doubt, Slots: l.Slots}, l.Clock, l.Shared, peak.Drift}
 }
 
 // readingTime is the time after which a slow rate is read no more.
@@ -63,13 +63,26 @@ func (s *Surveyor) readings(p harness.Probe) []float64 {
 	return rates
 }
 
+// rate reads a rate several times.
+func (s *Surveyor) rate(p harness.Probe) (r Rate) {
+	r.PerSecond, r.Drift = machine.Drift(s.readings(p))
+	return r
+}
+
 // A Memory is the bandwidth of a level of memory.
 type Memory struct {
 	Level string
 	Bytes int64 // that were read again and again
 	ISA   string
-	Rate  float64 // bytes per second
-	Drift float64 // how far readings lie apart, relative to their median
+	// Read and Update are rates of bytes per second: of reading memory, and of reading it and
+	// writing it back, where a byte counts twice.
+	Read, Update Rate
+}
+
+// A Rate is the median of some readings.
+type Rate struct {
+	PerSecond float64
+	Drift     float64 // how far the readings lie apart, relative to their median
 }
 
 // Memory measures the bandwidth of each cache, and of the memory behind them, with every
@@ -85,8 +98,8 @@ func (s *Surveyor) Memory(caches []run.Cache) []Memory {
 			if !v.Available {
 				continue
 			}
-			rate, drift := machine.Drift(s.readings(harness.Probes{Peak: v.Ops.Probe.Peak, Read: v.Ops.Streamed.Probe.Read}.ForRead(nil, x, s.Effort)))
-			all = append(all, Memory{m.Name, m.Bytes, v.ISA, rate, drift})
+			p := probes(v.Ops)
+			all = append(all, Memory{m.Name, m.Bytes, v.ISA, s.rate(p.ForRead(nil, x, s.Effort)), s.rate(p.ForUpdate(nil, x, s.Effort))})
 		}
 	}
 	return all
@@ -149,7 +162,12 @@ func Stolen() (share float64, ok bool) {
 // kernel that is built on none of the sets, those of the fastest set of this machine.
 func Probes(s sets.Sets) func(run.Point) harness.Probes {
 	return func(at run.Point) harness.Probes {
-		ops := s.For(at.ISA)
-		return harness.Probes{Peak: ops.Probe.Peak, Read: ops.Streamed.Probe.Read, Chain: ops.Probe.Chain, Slots: ops.Probe.Slots}
+		return probes(s.For(at.ISA))
 	}
+}
+
+// probes returns the probes of a set of loops.
+func probes(o *asm.Ops) harness.Probes {
+	streamed := &o.Streamed.Probe
+	return harness.Probes{Peak: o.Probe.Peak, Read: streamed.Read, Update: streamed.Update, Chain: o.Probe.Chain, Slots: o.Probe.Slots}
 }

@@ -57,8 +57,8 @@ func TestMemory(t *testing.T) {
 	s := quickly()
 	read := map[string]int{}
 	for _, m := range s.Memory([]run.Cache{{Name: "L1d", Bytes: 32 << 10}}) {
-		if !(m.Rate > 0) {
-			t.Errorf("%+v: want a rate", m)
+		if !(m.Read.PerSecond > 0 && m.Update.PerSecond > 0) {
+			t.Errorf("%+v: want two rates", m)
 		}
 		read[m.Level+"/"+m.ISA]++
 	}
@@ -75,7 +75,7 @@ func TestProbes(t *testing.T) {
 	s := quickly()
 	probes := Probes(s.Sets)
 	for _, isa := range []string{"go", "blas"} {
-		if p := probes(run.Point{ISA: isa}); p.Peak == nil || p.Read == nil || p.Peak(1) <= 0 {
+		if p := probes(run.Point{ISA: isa}); p.Peak == nil || p.Read == nil || p.Update == nil || p.Peak(1) <= 0 {
 			t.Errorf("%s: got %+v", isa, p)
 		}
 	}
